@@ -1,0 +1,114 @@
+"""Settings of the installation, read from the environment, typed, failing loudly.
+
+Every secret may be given as a file instead: ``SECRET_KEY_FILE=/run/secrets/key`` wins over
+nothing and conflicts with ``SECRET_KEY`` (both set is an error, so that a forgotten variable
+never shadows the file). Names carry no prefix but ``MANDATE_`` where a plain one would be
+ambiguous on a shared machine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class FileOrEnvironment(EnvSettingsSource):
+    """The environment, where ``NAME_FILE`` names a file that holds the value of ``NAME``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        value, key, is_complex = super().get_field_value(field, field_name)
+        env_name = str(field.validation_alias or field_name).upper()
+        path = os.environ.get(f"{env_name}_FILE")
+        if path is None:
+            return value, key, is_complex
+        if value is not None:
+            msg = f"{env_name} and {env_name}_FILE are both set: keep one of them"
+            raise ValueError(msg)
+        return Path(path).read_text(encoding="utf-8").strip(), key, is_complex
+
+
+class Config(BaseSettings):
+    """One immutable record of everything an operator can set. Seconds and bytes are plain ints."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+
+    debug: bool = False
+    secret_key: str = Field(default="", description="Signs sessions; never a data key.")
+    data_dir: Path = Field(default=ROOT / "var", description="Databases, keys and locks.")
+    database_url: str = Field(default="", description="Control store; empty = SQLite in data_dir.")
+    content_database_url: str = Field(default="", description="Content store; as above.")
+    keyring: str = Field(default="", description="The key ring's JSON, for development only.")
+    keyring_path: Path | None = Field(default=None, description="0400 file; default in data_dir.")
+    allowed_hosts: str = "127.0.0.1,localhost,[::1]"
+    csrf_trusted_origins: str = ""
+    secure_cookies: bool = False
+    port: int = Field(default=8000, ge=1, le=65535)
+    bind: str = "127.0.0.1"
+    public_url: str = Field(default="", description="What browsers use; default from the port.")
+    gateway_url: str = Field(default="", description="Where the runtime reaches the gateways.")
+    runtime_url: str = Field(default="http://127.0.0.1:8010", description="Where web reaches it.")
+    runtime_token: str = Field(default="", description="Authenticates web to the runtime.")
+    outgoing_allowed: str = Field(
+        default="",
+        description="host:port pairs, comma separated, that may be private addresses.",
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    mandate_demo: bool = Field(default=True, description="Seed the demo on an empty installation.")
+    mandate_model_url: str = ""
+    mandate_model_key: str = ""
+    mandate_model_name: str = ""
+    demo_model_port: int = Field(default=8011, ge=1, le=65535)
+    demo_tools_port: int = Field(default=8012, ge=1, le=65535)
+
+    @field_validator("runtime_url", "gateway_url", "public_url", "mandate_model_url")
+    @classmethod
+    def _http_address(cls, value: str) -> str:
+        if value and urlsplit(value).scheme not in {"http", "https"}:
+            msg = "must be an http or https address"
+            raise ValueError(msg)
+        return value.rstrip("/")
+
+    @field_validator("database_url", "content_database_url")
+    @classmethod
+    def _database_address(cls, value: str) -> str:
+        if value and urlsplit(value).scheme not in {"sqlite", "postgres", "postgresql"}:
+            msg = "must start with sqlite:, postgres: or postgresql:"
+            raise ValueError(msg)
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, FileOrEnvironment(settings_cls))
+
+    @property
+    def gateway_address(self) -> str:
+        return self.gateway_url or f"http://127.0.0.1:{self.port}"
+
+    @property
+    def public_address(self) -> str:
+        return self.public_url or f"http://127.0.0.1:{self.port}"
+
+
+def split_list(value: str) -> list[str]:
+    """Turn ``"a, b"`` into ``["a", "b"]``; empty parts vanish."""
+    return [part.strip() for part in value.split(",") if part.strip()]
