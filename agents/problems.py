@@ -34,9 +34,7 @@ def problem_headers(error: DomainError) -> dict[str, str]:
     return headers
 
 
-def problem_response(
-    error: DomainError, request_id: str = ""
-) -> tuple[int, dict[str, str], bytes]:
+def problem_response(error: DomainError, request_id: str = "") -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body, ready for a raw ASGI ``send`` or a Django response."""
     body = json.dumps(problem_document(error, request_id)).encode()
     return error.status, problem_headers(error), body

@@ -1,0 +1,393 @@
+"""The group-commit writer: one thread and one connection per process and database.
+
+Calls queue up; the thread takes everything that waits, runs it in one transaction with a savepoint
+for each call, and delivers results only after the COMMIT. Alone in the queue, a call waits for
+nothing; under load, one commit pays for many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar, cast
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
+
+from agents.errors import Overloaded, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Operation = Callable[[CursorWrapper], T]
+
+#: Calls that may wait; the next one is refused before it is queued.
+MAX_WAITING = 1_024
+#: Calls in one transaction: more would only lengthen the wait of the first.
+MAX_GROUP = 64
+#: How often a call is tried whose effects were certainly undone: deadlocks, lost connections.
+MAX_ATTEMPTS = 3
+
+#: SQLSTATE of serialization failures and deadlocks: the call lost a race and may win the next.
+_LOST_RACES = frozenset({"40001", "40P01"})
+
+
+class Call(Generic[T]):
+    """One operation in the queue. Posted ones are nobody's: a failure is logged, by type only."""
+
+    #: Whether it takes one of the bounded places.
+    counted = False
+
+    def __init__(self, operation: Operation[T], *, full: bool = False) -> None:
+        self.operation = operation
+        self.full = full
+        self.attempts = 0
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def wanted(self) -> bool:
+        """Whether anybody still waits; asked before the operation runs."""
+        return True
+
+    def deliver(self) -> None:
+        """Hand over the result or the error; nothing the second time."""
+        if self.error is not None:
+            logger.error("a posted operation failed: %s", type(self.error).__name__)
+
+
+class ThreadCall(Call[T]):
+    """A thread waits for it."""
+
+    counted = True
+
+    def __init__(self, operation: Operation[T], *, full: bool) -> None:
+        super().__init__(operation, full=full)
+        self.future: Future[T] = Future()
+
+    def deliver(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(cast("T", self.result))
+
+
+class LoopCall(Call[T]):
+    """A task waits for it; delivered on its event loop, one wake-up for a whole group."""
+
+    counted = True
+
+    def __init__(
+        self, operation: Operation[T], *, full: bool, on_abandoned: Callable[[T], object]
+    ) -> None:
+        super().__init__(operation, full=full)
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self.loop.create_future()
+        self.on_abandoned = on_abandoned
+
+    def wanted(self) -> bool:
+        return not self.future.cancelled()
+
+    def deliver(self) -> None:
+        if self.future.cancelled():
+            self.abandon()
+        elif self.future.done():
+            return
+        elif self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(cast("T", self.result))
+
+    def abandon(self) -> None:
+        """Nobody will see the result of what was committed."""
+        if self.error is None:
+            self.on_abandoned(cast("T", self.result))
+
+
+class Writer:
+    """Runs operations on one database, in groups. Use :func:`get_writer`.
+
+    An operation is raw SQL on the cursor it gets and has no other effect: it may run again when
+    its first try was undone. Its result counts only once the call returns.
+    """
+
+    def __init__(self, alias: str = "default", *, limit: int = MAX_WAITING) -> None:
+        self.alias = alias
+        self.limit = limit
+        self._queue: deque[Call[Any]] = deque()
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._syncs_fully = False
+
+    # --- callers ----------------------------------------------------------------------------
+
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        full: bool = False,
+        abandoned: Callable[[T], Operation[Any]] | None = None,
+    ) -> T:
+        """Run *operation* and return its result once it is durable.
+
+        ``full=True`` survives a power cut too. When the awaiting task is cancelled, the operation
+        may or may not run; *abandoned* makes, from its result, the operation that closes or
+        undoes what was committed, and that is then posted. Raises ``Overloaded`` when the queue
+        is full, ``StoreUnavailable`` when the database failed, else what the operation raised.
+        """
+
+        def on_abandoned(result: T) -> None:
+            if abandoned is not None:
+                self.post(abandoned(result))
+
+        call = LoopCall(operation, full=full, on_abandoned=on_abandoned)
+        self._enqueue(call)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            if not call.future.cancelled():  # The result came, and the cancellation right after.
+                call.abandon()
+            raise
+
+    def run_sync(self, operation: Operation[T], *, full: bool = False) -> T:
+        """:meth:`run` for threads. Never call it on an event loop or inside an operation."""
+        if threading.current_thread() is self._thread:
+            msg = "an operation cannot wait for the writer that runs it"
+            raise RuntimeError(msg)
+        call = ThreadCall(operation, full=full)
+        self._enqueue(call)
+        return call.future.result()
+
+    def post(self, operation: Operation[Any]) -> None:
+        """Run *operation* soon, waiting for nothing: for closings, which a sweep can repeat.
+
+        Never refused for the queue's length; :meth:`stop` still runs it. After that it is lost,
+        with a line in the log.
+        """
+        try:
+            self._enqueue(Call(operation))
+        except StoreUnavailable:
+            logger.warning("an operation was posted after the writer had stopped")
+
+    def start(self) -> None:
+        """Start the thread. The first call does it too, but not again after :meth:`stop`."""
+        with self._changed:
+            self._stopping = False
+            self._ensure_thread()
+
+    def stop(self, timeout: float = 3.0) -> bool:
+        """Refuse new calls, run what is queued, end the thread. False if that took too long.
+
+        What still waits after *timeout* seconds gets ``StoreUnavailable``.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        with self._changed:
+            left = list(self._queue)
+            self._queue.clear()
+            self._waiting = 0
+        self._fail(left)
+        return thread is None or not thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Queued calls that count towards the bound."""
+        return self._waiting
+
+    def _enqueue(self, call: Call[Any]) -> None:
+        with self._changed:
+            if self._stopping and (call.counted or not self._alive()):
+                raise StoreUnavailable
+            if call.counted and self._waiting >= self.limit:
+                raise Overloaded
+            if not self._stopping:
+                self._ensure_thread()
+            self._queue.append(call)
+            self._waiting += call.counted
+            self._changed.notify()
+
+    def _alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _ensure_thread(self) -> None:
+        if not self._alive():
+            self._thread = threading.Thread(
+                target=self._serve, name=f"writer-{self.alias}", daemon=True
+            )
+            self._thread.start()
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        try:
+            while group := self._take():
+                try:
+                    self._run(group)
+                except BaseException as error:  # noqa: BLE001 - somebody waits for every call
+                    logger.error(  # noqa: TRY400 - its text may quote what was written
+                        "the writer failed outside a group: %s", type(error).__name__
+                    )
+                    self._close()
+                    self._fail(group)
+        finally:
+            self._close()
+
+    def _take(self) -> list[Call[Any]]:
+        """What waits, up to one group's worth; empty once the writer stops and all is done."""
+        with self._changed:
+            while not self._queue and not self._stopping:
+                self._changed.wait()
+            group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
+            self._waiting -= sum(call.counted for call in group)
+            return group
+
+    def _run(self, group: list[Call[Any]]) -> None:
+        # A call whose task was cancelled while it waited is left out: it had no effect yet.
+        pending = [call for call in group if call.wanted()]
+        while pending:
+            pending = self._attempt(pending)
+
+    def _attempt(self, group: list[Call[Any]]) -> list[Call[Any]]:
+        """Run and commit *group*; returns the calls that were undone and are worth another try."""
+        connection = connections[self.alias]
+        begun = committing = False
+        try:
+            self._set_sync(connection, fully=any(call.full for call in group))
+            with transaction.atomic(using=self.alias, durable=True):
+                begun = True
+                again = [call for call in group if not self._run_one(connection, call)]
+                committing = True
+        except Exception as error:  # noqa: BLE001 - every call of the group is answered
+            self._close()
+            logger.warning(
+                "a group of %d calls was not committed: %s", len(group), type(error).__name__
+            )
+            if begun and not committing and self._may_retry(connection, group):
+                return group
+            self._fail(group)
+            return []
+        self._deliver(call for call in group if call not in again)
+        return again
+
+    def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any]) -> bool:
+        """Run one call behind its savepoint. False: it lost a race, was undone, and may try again.
+
+        An error of the savepoints themselves is the group's.
+        """
+        call.attempts += 1
+        call.error = None
+        with connection.cursor() as outer:
+            outer.execute("SAVEPOINT one_call")
+            try:
+                with connection.cursor() as cursor:
+                    call.result = call.operation(cursor)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this call
+                # The ORM may have marked the transaction as broken; the savepoint mends it.
+                connection.needs_rollback = False
+                outer.execute("ROLLBACK TO SAVEPOINT one_call")
+                if _lost_race(error) and call.attempts < MAX_ATTEMPTS:
+                    return False
+                call.error = error
+            outer.execute("RELEASE SAVEPOINT one_call")
+        return True
+
+    def _may_retry(self, connection: BaseDatabaseWrapper, group: list[Call[Any]]) -> bool:
+        # Nothing was committed, so running again is safe. A server that restarted answers the
+        # next connection; a SQLite file that failed would fail again.
+        return connection.vendor == "postgresql" and all(
+            call.attempts < MAX_ATTEMPTS for call in group
+        )
+
+    def _set_sync(self, connection: BaseDatabaseWrapper, *, fully: bool) -> None:
+        """SQLite's ``synchronous`` for the next commit; it can only change between two."""
+        if connection.vendor == "sqlite" and fully != self._syncs_fully:
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA synchronous={'FULL' if fully else 'NORMAL'}")
+            self._syncs_fully = fully
+
+    def _close(self) -> None:
+        """Close the connection; the next group opens another, which syncs as configured."""
+        self._syncs_fully = False
+        try:
+            connections[self.alias].close()
+        except Exception as error:  # noqa: BLE001 - a broken connection may also fail to close
+            logger.warning("a connection did not close: %s", type(error).__name__)
+
+    def _fail(self, calls: Iterable[Call[Any]]) -> None:
+        failed = list(calls)
+        for call in failed:
+            call.error = StoreUnavailable()
+        self._deliver(failed)
+
+    def _deliver(self, calls: Iterable[Call[Any]]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[LoopCall[Any]]] = {}
+        for call in calls:
+            if isinstance(call, LoopCall):
+                by_loop.setdefault(call.loop, []).append(call)
+            else:
+                call.deliver()
+        for loop, waiting in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_deliver_here, waiting)
+            except RuntimeError:  # The loop is closed and its tasks with it.
+                for call in waiting:
+                    call.abandon()
+
+
+def _deliver_here(calls: list[LoopCall[Any]]) -> None:
+    for call in calls:
+        call.deliver()
+
+
+def _lost_race(error: BaseException) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) in _LOST_RACES
+
+
+# --- one per process and database -----------------------------------------------------------
+
+_lock = threading.Lock()
+_writers: dict[str, Writer] = {}
+
+
+def get_writer(alias: str = "default") -> Writer:
+    """This process's writer of one database; it starts with its first call."""
+    writer = _writers.get(alias)
+    if writer is None:
+        with _lock:
+            writer = _writers.setdefault(alias, Writer(alias))
+    return writer
+
+
+def stop_all(timeout: float = 3.0) -> None:
+    """Drain and end every writer; the next :func:`get_writer` makes a new one."""
+    with _lock:
+        writers = list(_writers.values())
+        _writers.clear()
+    for writer in writers:
+        if not writer.stop(timeout):
+            logger.warning("the writer of %s did not drain in time", writer.alias)
+
+
+def _forget_after_fork() -> None:
+    # Threads do not survive a fork: a child's first call makes its own writer.
+    global _lock
+    _lock = threading.Lock()
+    _writers.clear()
+
+
+atexit.register(stop_all)
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,54 @@
+"""Why a run ended, and why a tool call failed: stable codes, never an exception's text."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    OutputTokenLimitExceeded,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+
+MODEL_FAILED = "model_failed"
+NO_OUTPUT = "no_output"
+OUTPUT_LIMIT = "output_limit"
+CONTENT_FILTERED = "content_filtered"
+STEP_LIMIT = "step_limit"
+DEADLINE = "deadline"
+HISTORY_UNREADABLE = "history_unreadable"
+NOTHING_TO_RUN = "nothing_to_run"
+TOOL_PROTOCOL = "tool_protocol"
+INTERNAL = "internal"
+
+TOOL_ERROR = "tool_error"
+TOOL_TIMEOUT = "tool_timeout"
+TOOL_UNREACHABLE = "tool_unreachable"
+ARGUMENTS_INVALID = "arguments_invalid"
+RESULT_TOO_LARGE = "result_too_large"
+
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def stable_code(value: object, otherwise: str) -> str:
+    """``value`` when it has the shape of a code of ours, else ``otherwise``."""
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else otherwise
+
+
+def code_of(error: BaseException) -> str:
+    """The code of a failed run. A gateway's own code passes through."""
+    match error:
+        case UsageLimitExceeded():
+            return STEP_LIMIT
+        case OutputTokenLimitExceeded():
+            return OUTPUT_LIMIT
+        case ContentFilterError():
+            return CONTENT_FILTERED
+        case ModelAPIError():
+            return stable_code(error.provider_error_code, MODEL_FAILED)
+        case UnexpectedModelBehavior():
+            return MODEL_FAILED
+        case _:
+            return INTERNAL
