@@ -126,6 +126,8 @@ class Writer:
         self._changed = threading.Condition()
         self._waiting = 0
         self._stopping = False
+        #: The thread has found the queue empty while stopping and takes nothing more.
+        self._drained = True
         self._thread: threading.Thread | None = None
         self._syncs_fully = False
 
@@ -210,7 +212,7 @@ class Writer:
 
     def _enqueue(self, call: Call[Any]) -> None:
         with self._changed:
-            if self._stopping and (call.counted or not self._alive()):
+            if self._stopping and (call.counted or self._drained):
                 raise StoreUnavailable
             if call.counted and self._waiting >= self.limit:
                 raise Overloaded
@@ -220,14 +222,12 @@ class Writer:
             self._waiting += call.counted
             self._changed.notify()
 
-    def _alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
     def _ensure_thread(self) -> None:
-        if not self._alive():
+        if self._drained or self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
                 target=self._serve, name=f"writer-{self.alias}", daemon=True
             )
+            self._drained = False
             self._thread.start()
 
     # --- the thread -------------------------------------------------------------------------
@@ -251,6 +251,8 @@ class Writer:
         with self._changed:
             while not self._queue and not self._stopping:
                 self._changed.wait()
+            if not self._queue:
+                self._drained = True
             group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
             self._waiting -= sum(call.counted for call in group)
             return group
@@ -269,7 +271,8 @@ class Writer:
             self._set_sync(connection, fully=any(call.full for call in group))
             with transaction.atomic(using=self.alias, durable=True):
                 begun = True
-                again = [call for call in group if not self._run_one(connection, call)]
+                alone = len(group) == 1
+                again = [call for call in group if not self._run_one(connection, call, alone)]
                 committing = True
         except Exception as error:  # noqa: BLE001 - every call of the group is answered
             self._close()
@@ -283,26 +286,32 @@ class Writer:
         self._deliver(call for call in group if call not in again)
         return again
 
-    def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any]) -> bool:
-        """Run one call behind its savepoint. False: it lost a race, was undone, and may try again.
+    def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any], alone: bool) -> bool:
+        """Run one call behind its savepoint; the transaction itself is enough for one *alone*.
 
-        An error of the savepoints themselves is the group's.
+        False: it lost a race, was undone, and may try again. An error of the connection or of the
+        savepoints is the group's.
         """
         call.attempts += 1
         call.error = None
-        with connection.cursor() as outer:
-            outer.execute("SAVEPOINT one_call")
-            try:
-                with connection.cursor() as cursor:
-                    call.result = call.operation(cursor)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this call
+        if not alone:
+            _execute(connection, "SAVEPOINT one_call")
+        try:
+            with connection.cursor() as cursor:
+                call.result = call.operation(cursor)
+        except Exception as error:
+            if _is_lost(connection):
+                raise
+            if alone:
+                transaction.set_rollback(True, using=self.alias)
+            else:
                 # The ORM may have marked the transaction as broken; the savepoint mends it.
                 connection.needs_rollback = False
-                outer.execute("ROLLBACK TO SAVEPOINT one_call")
-                if _lost_race(error) and call.attempts < MAX_ATTEMPTS:
-                    return False
-                call.error = error
-            outer.execute("RELEASE SAVEPOINT one_call")
+                _execute(connection, "ROLLBACK TO SAVEPOINT one_call")
+            if _lost_race(error) and call.attempts < MAX_ATTEMPTS:
+                return False
+            call.error = error
+        # Nothing releases the savepoint: a later one of the same name hides it, at no cost.
         return True
 
     def _may_retry(self, connection: BaseDatabaseWrapper, group: list[Call[Any]]) -> bool:
@@ -315,8 +324,7 @@ class Writer:
     def _set_sync(self, connection: BaseDatabaseWrapper, *, fully: bool) -> None:
         """SQLite's ``synchronous`` for the next commit; it can only change between two."""
         if connection.vendor == "sqlite" and fully != self._syncs_fully:
-            with connection.cursor() as cursor:
-                cursor.execute(f"PRAGMA synchronous={'FULL' if fully else 'NORMAL'}")
+            _execute(connection, f"PRAGMA synchronous={'FULL' if fully else 'NORMAL'}")
             self._syncs_fully = fully
 
     def _close(self) -> None:
@@ -351,6 +359,17 @@ class Writer:
 def _deliver_here(calls: list[LoopCall[Any]]) -> None:
     for call in calls:
         call.deliver()
+
+
+def _execute(connection: BaseDatabaseWrapper, statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def _is_lost(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the server hung up. SQLite's file cannot, and has no such attribute."""
+    raw = connection.connection
+    return raw is None or bool(getattr(raw, "closed", False))
 
 
 def _lost_race(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ Nothing else reads the environment, so a wrong value is reported once, by name, 
 from __future__ import annotations
 
 import secrets
+import warnings
 from typing import Any
 
 from project.config import ROOT, Config, split_list
@@ -137,7 +138,9 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [ROOT / "project" / "static"]
 
-# django-q2 is a doorbell only: our own rows are the queue. See docs/adr.
+# django-q2 is a doorbell only: our own rows are the queue. No time-out on purpose: a call keeps
+# its slot until it has really ended, and the library's advice about that is not for us.
+warnings.filterwarnings("ignore", message="Retry and timeout are misconfigured")
 Q_CLUSTER = {
     "name": "mandate",
     "workers": 1,

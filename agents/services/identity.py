@@ -156,13 +156,11 @@ def _set_teams(membership: Membership, teams: list[Team]) -> None:
     membership.teams.set(teams)
 
 
-@durable()
-def create_agent(*, actor: Actor, team: Team, name: str, slug: str) -> Agent:
-    """Make an identity in a team. It starts contained everywhere, with no rights."""
-    return _create_agent(actor, team, name, slug)
+def create_agent_step(actor: Actor, team: Team, name: str, slug: str) -> Agent:
+    """Make an identity in a team: contained everywhere, with no rights. A step.
 
-
-def _create_agent(actor: Actor, team: Team, name: str, slug: str) -> Agent:
+    Callers use :func:`definitions.services.drafts.create_agent`, which adds the empty draft.
+    """
     agent = Agent(
         organization_id=team.organization_id,
         team=team,

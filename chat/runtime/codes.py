@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
+import httpx2
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAPIError,
@@ -29,6 +31,13 @@ TOOL_UNREACHABLE = "tool_unreachable"
 ARGUMENTS_INVALID = "arguments_invalid"
 RESULT_TOO_LARGE = "result_too_large"
 
+
+class RunFailed(Exception):
+    """The run cannot start or go on. The class says why; there is no message to leak."""
+
+    code: ClassVar[str]
+
+
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -40,6 +49,8 @@ def stable_code(value: object, otherwise: str) -> str:
 def code_of(error: BaseException) -> str:
     """The code of a failed run. A gateway's own code passes through."""
     match error:
+        case RunFailed():
+            return error.code
         case UsageLimitExceeded():
             return STEP_LIMIT
         case OutputTokenLimitExceeded():
@@ -48,7 +59,7 @@ def code_of(error: BaseException) -> str:
             return CONTENT_FILTERED
         case ModelAPIError():
             return stable_code(error.provider_error_code, MODEL_FAILED)
-        case UnexpectedModelBehavior():
+        case UnexpectedModelBehavior() | httpx2.HTTPError():
             return MODEL_FAILED
         case _:
             return INTERNAL

@@ -18,11 +18,13 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    ModelResponsePart,
     ToolCallPart,
     ToolReturnPart,
 )
 from pydantic_core import to_json
 
+from chat.runtime import codes
 from chat.runtime.wire import Resolution
 
 JSON = dict[str, Any]
@@ -34,8 +36,10 @@ UNKNOWN_OUTCOME = (
 DENIED = "The person denied this call."
 
 
-class HistoryUnreadable(Exception):
+class HistoryUnreadable(codes.RunFailed):
     """What web sent as history is not a list of the library's messages."""
+
+    code = codes.HISTORY_UNREADABLE
 
 
 def load(history: Sequence[JSON]) -> list[ModelMessage]:
@@ -50,8 +54,10 @@ def dump(message: ModelMessage) -> JSON:
     """One message as JSON. Instructions stay out: each run brings the current ones."""
     if isinstance(message, ModelRequest):
         message = replace(message, instructions=None)
-    dumped: list[JSON] = ModelMessagesTypeAdapter.dump_python([message], mode="json")
-    return {name: value for name, value in dumped[0].items() if value is not None}
+    dumped: list[JSON] = ModelMessagesTypeAdapter.dump_python(
+        [message], mode="json", exclude_none=True
+    )
+    return dumped[0]
 
 
 def open_calls(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
@@ -120,11 +126,12 @@ def _edit(
     position = max(i for i, m in enumerate(messages) if isinstance(m, ModelResponse))
     answer = messages[position]
     assert isinstance(answer, ModelResponse)
-    parts = [
-        replace(part, args=edits[part.tool_call_id])
-        if isinstance(part, ToolCallPart) and part.tool_call_id in edits
-        else part
-        for part in answer.parts
-    ]
+    parts = [_with_arguments(part, edits) for part in answer.parts]
     tail = [replace(answer, parts=parts), *messages[position + 1 :]]
     return [*messages[:position], *tail], tail
+
+
+def _with_arguments(part: ModelResponsePart, edits: dict[str, JSON]) -> ModelResponsePart:
+    if not isinstance(part, ToolCallPart) or part.tool_call_id not in edits:
+        return part
+    return replace(part, args=to_json(edits[part.tool_call_id]).decode())

@@ -26,7 +26,13 @@ class ContentFreeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if record.name != OWN and not record.name.startswith(f"{OWN}."):
             record = logging.LogRecord(
-                record.name, record.levelno, record.pathname, record.lineno, "-", None, record.exc_info
+                record.name,
+                record.levelno,
+                record.pathname,
+                record.lineno,
+                "-",
+                None,
+                record.exc_info,
             )
         record.exc_text = None
         return super().format(record)

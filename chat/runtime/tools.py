@@ -75,8 +75,10 @@ class CallParked(Exception):
         self.handoff_id = handoff_id
 
 
-class ToolProtocolError(Exception):
+class ToolProtocolError(codes.RunFailed):
     """The gateway asked to pause without saying for what. The run cannot go on."""
+
+    code = codes.TOOL_PROTOCOL
 
 
 class ToolClient:
@@ -176,16 +178,17 @@ def _problem_code(status: int, body: bytes) -> str:
 def _refusal(error: ErrorData) -> Exception:
     data = error.data if isinstance(error.data, dict) else {}
     if error.code == CODE_APPROVAL_REQUIRED:
-        approval = data.get("approval")
-        return ApprovalNeeded(approval) if _is_id(approval) else ToolProtocolError()
+        approval_id = _id(data.get("approval"))
+        return ApprovalNeeded(approval_id) if approval_id else ToolProtocolError()
     if error.code == CODE_PARKED:
-        handoff = data.get("handoff")
-        return CallParked(handoff) if _is_id(handoff) else ToolProtocolError()
+        handoff_id = _id(data.get("handoff"))
+        return CallParked(handoff_id) if handoff_id else ToolProtocolError()
     return ToolRefused(codes.stable_code(data.get("code"), codes.TOOL_ERROR))
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 200
+def _id(value: object) -> str:
+    """``value`` when it can be an id of the gateway, else an empty string."""
+    return value if isinstance(value, str) and len(value) <= 200 else ""
 
 
 def _text(result: CallToolResult) -> str:

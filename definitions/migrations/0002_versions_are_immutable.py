@@ -1,0 +1,43 @@
+"""Versions refuse UPDATE and DELETE in the database itself."""
+
+from django.db import migrations
+
+TABLE = "definitions_version"
+
+SQLITE = [
+    f"CREATE TRIGGER {TABLE}_no_{verb.lower()} BEFORE {verb} ON {TABLE} "
+    f"BEGIN SELECT RAISE(ABORT, '{TABLE} is append-only'); END"
+    for verb in ("UPDATE", "DELETE")
+]
+POSTGRESQL = [
+    f"CREATE TRIGGER {TABLE}_append_only BEFORE UPDATE OR DELETE ON {TABLE} "
+    "FOR EACH ROW EXECUTE FUNCTION mandate_append_only()",
+    f"CREATE TRIGGER {TABLE}_no_truncate BEFORE TRUNCATE ON {TABLE} "
+    "FOR EACH STATEMENT EXECUTE FUNCTION mandate_append_only()",
+]
+
+
+def create(apps, schema_editor):
+    if schema_editor.connection.alias != "default":
+        return
+    for statement in POSTGRESQL if schema_editor.connection.vendor == "postgresql" else SQLITE:
+        schema_editor.execute(statement)
+
+
+def drop(apps, schema_editor):
+    if schema_editor.connection.alias != "default":
+        return
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(f"DROP TRIGGER {TABLE}_append_only ON {TABLE}")
+        schema_editor.execute(f"DROP TRIGGER {TABLE}_no_truncate ON {TABLE}")
+    else:
+        for verb in ("update", "delete"):
+            schema_editor.execute(f"DROP TRIGGER {TABLE}_no_{verb}")
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("definitions", "0001_initial"),
+        ("agents", "0002_audit_is_append_only"),
+    ]
+    operations = [migrations.RunPython(create, drop, hints={"store": "default"})]

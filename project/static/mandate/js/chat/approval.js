@@ -1,0 +1,249 @@
+// One approval card, filled from an AG-UI interrupt or hydrated from the server's markup.
+import { el, icon, pretty, slot, visible } from "../dom.js";
+import { countdown, exact } from "../time.js";
+import { lineDiff } from "./diff.js";
+
+const KEYS = { a: "approve", e: "edit", d: "deny" };
+
+function make() {
+  return document.getElementById("approval-card").content.firstElementChild.cloneNode(true);
+}
+
+function clock(date) {
+  return `expires in ${countdown(date)}`;
+}
+
+export class ApprovalCard extends EventTarget {
+  /** Events: "decide" (this.decision is set), "undo", "expire". */
+  constructor(interrupt, root = make()) {
+    super();
+    this.interrupt = interrupt;
+    this.root = root;
+    this.decision = null;
+    this.mode = "ask";
+    this.expires = interrupt.expiresAt ? new Date(interrupt.expiresAt) : null;
+    this.call = interrupt.metadata ?? {};
+    this.#fill();
+    this.#listen();
+    this.tick();
+  }
+
+  get open() {
+    return this.root.dataset.state === "open";
+  }
+
+  get settled() {
+    return this.root.dataset.state === "settled";
+  }
+
+  #fill() {
+    const { call, root } = this;
+    const headline = this.interrupt.message || call.tool || "A tool call";
+    root.setAttribute("aria-label", `Approval: ${headline}`);
+    slot(root, "headline").textContent = visible(headline);
+    slot(root, "agent").textContent = call.agent ?? "";
+    slot(root, "version").textContent = /^\d+$/.test(call.version ?? "") ? `v${call.version}` : (call.version ?? "");
+    slot(root, "path").textContent = [...(call.path ?? []), call.tool ?? ""].join(" → ");
+    for (const name of ["agent", "version", "path"]) if (!slot(root, name).textContent) slot(root, name).remove();
+    const rows = Object.entries(call.arguments ?? {}).map(([name, value]) => el("div", {}, el("dt", {}, visible(name)), el("dd", {}, pretty(value))));
+    slot(root, "arguments").replaceChildren(...(rows.length ? rows : [el("div", { class: "none" }, el("dt", {}, "no arguments"), el("dd", {}, "{}"))]));
+    if (this.expires) slot(root, "expiry").title = `Expires ${exact(this.expires)}`;
+  }
+
+  #listen() {
+    this.root.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-do]");
+      if (button) this.#act(button.dataset.do);
+    });
+    this.root.addEventListener("keydown", (event) => {
+      const typing = event.target.matches("textarea, input");
+      if (event.key === "Escape" && this.mode !== "ask" && this.open) {
+        event.stopPropagation();
+        this.#act("back");
+      } else if (typing && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.#act(this.mode);
+      } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey && this.open && KEYS[event.key.toLowerCase()]) {
+        event.preventDefault();
+        this.#act(KEYS[event.key.toLowerCase()]);
+      }
+    });
+    slot(this.root, "json").addEventListener("input", () => this.#check());
+  }
+
+  #act(what) {
+    if (what === "undo") {
+      this.decision = null;
+      this.#reopen();
+      this.dispatchEvent(new Event("undo"));
+    } else if (!this.open) {
+      return;
+    } else if (what === "back") {
+      this.#show("ask");
+      this.root.focus();
+    } else if (what === "approve") {
+      this.#decide({ approved: true });
+    } else if (what !== this.mode) {
+      this.#show(what);
+    } else if (what === "deny") {
+      const reason = slot(this.root, "reason").value.trim();
+      this.#decide(reason ? { approved: false, reason } : { approved: false });
+    } else {
+      const edited = this.#check();
+      if (edited) this.#decide({ approved: true, editedArgs: edited });
+      else slot(this.root, "json").focus();
+    }
+  }
+
+  #show(mode) {
+    const { root } = this;
+    this.mode = mode;
+    const json = slot(root, "json");
+    if (mode === "edit" && !json.value) json.value = JSON.stringify(this.call.arguments ?? {}, null, 2);
+    slot(root, "edit").hidden = mode !== "edit";
+    slot(root, "deny").hidden = mode !== "deny";
+    const button = (name) => root.querySelector(`[data-do="${name}"]`);
+    button("approve").hidden = mode !== "ask";
+    button("edit").hidden = mode === "deny";
+    button("deny").hidden = mode === "edit";
+    button("back").hidden = mode === "ask";
+    button("edit").classList.toggle("button-primary", mode === "edit");
+    button("edit").firstElementChild.textContent = mode === "edit" ? "Approve edited call" : "Edit and approve";
+    button("deny").firstElementChild.textContent = mode === "deny" ? "Deny this call" : "Deny";
+    for (const name of ["edit", "deny"]) button(name).querySelector("kbd").hidden = mode === name;
+    if (mode === "edit") this.#check();
+    if (mode !== "ask") slot(root, mode === "edit" ? "json" : "reason").focus();
+  }
+
+  /** The edited arguments, or null while they are no JSON object. */
+  #check() {
+    const json = slot(this.root, "json");
+    let value = null;
+    let wrong = "";
+    try {
+      value = JSON.parse(json.value);
+      if (value === null || typeof value !== "object" || Array.isArray(value)) wrong = "Arguments are one JSON object: { … }";
+    } catch (error) {
+      wrong = `This is not JSON yet: ${error.message}`;
+    }
+    this.#say("json-error", wrong);
+    json.setAttribute("aria-invalid", String(Boolean(wrong)));
+    const diff = slot(this.root, "diff");
+    if (wrong) {
+      diff.hidden = true;
+      return null;
+    }
+    const lines = lineDiff(pretty(this.call.arguments ?? {}), pretty(value));
+    diff.hidden = lines.every((one) => one.kind === "same");
+    const sign = { same: "  ", added: "+ ", removed: "- " };
+    diff.replaceChildren(...lines.map(({ kind, line }) => el("span", { class: kind }, sign[kind] + line)));
+    return value;
+  }
+
+  #say(name, text) {
+    const box = slot(this.root, name);
+    box.hidden = !text;
+    box.querySelector("span").textContent = text;
+  }
+
+  #decide(decision) {
+    this.problem("");
+    this.decision = decision;
+    this.dispatchEvent(new Event("decide"));
+  }
+
+  resume() {
+    return { interruptId: this.interrupt.id, status: "resolved", payload: this.decision };
+  }
+
+  get words() {
+    if (!this.decision) return "";
+    if (!this.decision.approved) return "denied";
+    return this.decision.editedArgs ? "approved with edited arguments" : "approved";
+  }
+
+  #outcome(tone, mark, ...content) {
+    const box = slot(this.root, "outcome");
+    box.className = `approval-outcome ${tone}`;
+    box.replaceChildren(icon(mark), el("span", { class: "grow" }, ...content));
+    box.hidden = false;
+    slot(this.root, "actions").hidden = true;
+    slot(this.root, "edit").hidden = true;
+    slot(this.root, "deny").hidden = true;
+  }
+
+  #state(text, tone) {
+    const pill = slot(this.root, "state");
+    pill.className = `pill ${tone}`;
+    pill.textContent = text;
+  }
+
+  /** Decided, and waiting for the other cards of the run. */
+  hold() {
+    this.root.dataset.state = "decided";
+    this.#state(this.words, "");
+    this.#outcome("info", "check", `You ${this.words.replace("denied", "deny").replace("approved", "approve")} this. It is sent with the other decisions. `, el("button", { class: "link-button", type: "button", "data-do": "undo" }, "Change"));
+  }
+
+  busy() {
+    this.root.dataset.state = "busy";
+    this.#outcome("info", "hourglass", "Sending the decision…");
+  }
+
+  #reopen() {
+    this.root.dataset.state = "open";
+    this.#state("pending", "pill-info");
+    slot(this.root, "outcome").hidden = true;
+    slot(this.root, "actions").hidden = false;
+    this.#show(this.mode);
+  }
+
+  /** The decision was not taken: say why, and let the person go on. */
+  problem(text) {
+    if (text) {
+      this.decision = null;
+      this.#reopen();
+    }
+    this.#say("problem", text);
+  }
+
+  settle(text, { tone = "info", mark = "info", pill = "ended", pillTone = "", link = null } = {}) {
+    this.root.dataset.state = "settled";
+    slot(this.root, "expiry").hidden = true;
+    this.#say("problem", "");
+    this.#state(pill, pillTone);
+    this.#outcome(tone, mark, text, ...(link ? [" ", link] : []));
+  }
+
+  settleDecided(link = null) {
+    const good = this.decision.approved;
+    const edited = this.decision.editedArgs;
+    if (edited) {
+      const lines = lineDiff(pretty(this.call.arguments ?? {}), pretty(edited));
+      const sign = { same: "  ", added: "+ ", removed: "- " };
+      slot(this.root, "arguments").replaceWith(el("div", { class: "diff-lines" }, ...lines.map(({ kind, line }) => el("span", { class: kind }, sign[kind] + line))));
+    }
+    const reason = this.decision.reason ? ` Reason: ${this.decision.reason}` : "";
+    this.settle(`You ${edited ? "approved this with edited arguments" : good ? "approved this" : "denied this"}.${reason}`, {
+      tone: good ? "good" : "danger",
+      mark: good ? "circle-check" : "ban",
+      pill: good ? "approved" : "denied",
+      pillTone: good ? "pill-good" : "pill-danger",
+      link,
+    });
+  }
+
+  /** Once a second. */
+  tick() {
+    if (!this.expires || this.settled) return;
+    const left = countdown(this.expires);
+    if (left === null) {
+      if (this.root.dataset.state === "busy") return;
+      this.settle("This request expired. Nothing was done.", { mark: "clock", pill: "expired" });
+      this.dispatchEvent(new Event("expire"));
+      return;
+    }
+    slot(this.root, "countdown").textContent = clock(this.expires);
+    slot(this.root, "expiry").classList.toggle("soon", this.expires - Date.now() < 60_000);
+  }
+}

@@ -1,0 +1,257 @@
+// The messages on the page, folded from AG-UI events or rebuilt from the server's thread.
+// Everything is keyed by its id, so a replayed event changes nothing twice.
+import { copyFrom, el, icon, setSanitisedHtml, slot } from "../dom.js";
+import { ToolGroup, ToolLine } from "./tools.js";
+
+function textOf(content) {
+  if (typeof content === "string") return content;
+  return (content ?? []).map((part) => part.text ?? "").join("");
+}
+
+/** Copy buttons and language names on code blocks of sanitised markdown. */
+function dressCode(root) {
+  for (const pre of root.querySelectorAll("pre")) {
+    const code = pre.querySelector("code");
+    const language = /language-([\w+#.-]+)/.exec(code?.className ?? "")?.[1] ?? "text";
+    const copy = el("button", { class: "button button-quiet button-small", type: "button" }, icon("copy"), el("span", {}, "Copy"));
+    copy.addEventListener("click", () => copyFrom(copy, pre.textContent));
+    pre.tabIndex = 0;
+    const block = el("div", { class: "code-block" }, el("div", { class: "code-head" }, language, copy));
+    pre.replaceWith(block);
+    block.append(pre);
+  }
+}
+
+class Answer {
+  constructor() {
+    this.text = "";
+    this.body = el("div", { class: "message-body plain" });
+    this.foot = el("div", { class: "message-foot", hidden: true });
+    this.root = el("article", { class: "message message-assistant", "aria-label": "Answer" }, this.body, this.foot);
+    this.html = null;
+  }
+
+  restart() {
+    this.text = "";
+    this.html = null;
+    this.body.className = "message-body plain";
+    this.body.replaceChildren(document.createTextNode(""));
+    this.foot.hidden = true;
+  }
+
+  add(delta) {
+    this.text += delta;
+    this.body.firstChild.appendData(delta);
+  }
+
+  showHtml(html) {
+    if (this.html === html) return;
+    this.html = html;
+    this.body.className = "message-body prose";
+    setSanitisedHtml(this.body, html);
+    dressCode(this.body);
+  }
+
+  settle(note = "") {
+    const copy = el("button", { class: "button button-quiet button-small", type: "button" }, icon("copy"), el("span", {}, "Copy"));
+    copy.addEventListener("click", () => copyFrom(copy, this.text));
+    this.foot.replaceChildren(...(this.text ? [copy] : []), ...(note ? [el("span", { class: "pill" }, note)] : []));
+    this.foot.hidden = !this.foot.childElementCount;
+  }
+}
+
+export class Conversation {
+  constructor(root) {
+    this.list = slot(root, "messages");
+    this.scroll = slot(root, "scroll");
+    this.jump = slot(root, "jump");
+    this.greeting = slot(root, "greeting");
+    this.live = slot(root, "live");
+    this.thinking = el("p", { class: "thinking", hidden: true }, icon("loader-circle", "spin"), "Working…");
+    this.list.append(this.thinking);
+    this.pinned = true;
+    this.#reset();
+    this.scroll.addEventListener("scroll", () => {
+      this.pinned = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight < 48;
+      this.jump.hidden = this.pinned;
+    });
+    this.jump.addEventListener("click", () => this.toLatest());
+    new ResizeObserver(() => this.#follow()).observe(this.list);
+  }
+
+  #reset() {
+    this.answers = new Map();
+    this.tools = new Map();
+    this.users = new Set();
+    this.group = null;
+    this.last = null;
+  }
+
+  #follow() {
+    if (this.pinned) this.scroll.scrollTop = this.scroll.scrollHeight;
+    this.jump.hidden = this.pinned;
+  }
+
+  toLatest() {
+    this.pinned = true;
+    this.#follow();
+  }
+
+  announce(text) {
+    this.live.textContent = text;
+  }
+
+  get empty() {
+    return !this.users.size && !this.answers.size && !this.tools.size;
+  }
+
+  greet() {
+    this.greeting.hidden = !this.empty;
+  }
+
+  clear() {
+    for (const child of [...this.list.children]) {
+      if (child !== this.greeting && child !== this.thinking) child.remove();
+    }
+    this.#reset();
+  }
+
+  /** Put a node after everything said so far. */
+  place(node) {
+    this.greeting.hidden = true;
+    this.group = null;
+    this.thinking.before(node);
+  }
+
+  setThinking(on) {
+    this.thinking.hidden = !on;
+  }
+
+  addUser(id, text) {
+    if (this.users.has(id)) return;
+    this.users.add(id);
+    this.place(el("article", { class: "message message-user", "aria-label": "You" }, text));
+  }
+
+  #answer(id) {
+    let answer = this.answers.get(id);
+    if (!answer) {
+      answer = new Answer();
+      this.answers.set(id, answer);
+      this.place(answer.root);
+    }
+    this.last = answer;
+    return answer;
+  }
+
+  #tool(id, name) {
+    let line = this.tools.get(id);
+    if (!line) {
+      line = new ToolLine(id, name);
+      this.tools.set(id, line);
+      if (!this.group) {
+        const group = new ToolGroup();
+        this.place(group.root);
+        this.group = group;
+      }
+      this.group.add(line);
+    }
+    return line;
+  }
+
+  /** One event of a run. Terminal events are the session's business. */
+  apply(event) {
+    const at = event.timestamp ?? null;
+    switch (event.type) {
+      case "TEXT_MESSAGE_START":
+        this.#answer(event.messageId).restart();
+        break;
+      case "TEXT_MESSAGE_CONTENT":
+        this.answers.get(event.messageId)?.add(event.delta);
+        this.setThinking(false);
+        break;
+      case "TEXT_MESSAGE_END":
+        this.setThinking(true);
+        break;
+      case "TOOL_CALL_START":
+        this.#tool(event.toolCallId, event.toolCallName).start(at);
+        break;
+      case "TOOL_CALL_ARGS":
+        this.tools.get(event.toolCallId)?.addArguments(event.delta);
+        break;
+      case "TOOL_CALL_END":
+        this.tools.get(event.toolCallId)?.endArguments();
+        break;
+      case "TOOL_CALL_RESULT":
+        this.#result(event, at);
+        break;
+      default:
+    }
+  }
+
+  #result(message, at = null) {
+    const state = message.metadata?.state ?? (message.error ? "failed" : "done");
+    this.tools.get(message.toolCallId)?.finish(textOf(message.content) || message.error || "", { state, at });
+  }
+
+  /** Rebuild from the server's messages, oldest first. Ids that are known stay as they are. */
+  load(messages) {
+    for (const message of messages) {
+      if (message.role === "user") this.addUser(message.id, textOf(message.content));
+      else if (message.role === "assistant") this.#loadAnswer(message);
+      else if (message.role === "tool") this.#result(message);
+    }
+    this.greet();
+  }
+
+  #loadAnswer(message) {
+    const text = textOf(message.content);
+    if (text) {
+      const answer = this.#answer(message.id);
+      if (answer.text !== text) {
+        answer.restart();
+        answer.add(text);
+      }
+      if (message.html) answer.showHtml(message.html);
+      answer.settle(message.stopped ? "stopped" : "");
+    }
+    for (const call of message.toolCalls ?? []) {
+      const known = this.tools.has(call.id);
+      const line = this.#tool(call.id, call.function.name);
+      if (known) continue;
+      line.addArguments(call.function.arguments);
+      line.endArguments();
+    }
+  }
+
+  /** Open lines of a run that is over get the state that says what became of them. */
+  closeTools(state, waiting = new Set()) {
+    for (const line of this.tools.values()) {
+      if (line.state !== "running" && line.state !== "waiting") continue;
+      line.setState(waiting.has(line.id) ? "waiting" : state);
+    }
+  }
+
+  resumeTools() {
+    for (const line of this.tools.values()) if (line.state === "waiting") line.setState("running");
+  }
+
+  settleLast(note = "") {
+    this.last?.settle(note);
+  }
+
+  note(text) {
+    this.place(el("p", { class: "thinking" }, icon("circle-stop"), text));
+  }
+
+  /** An error stands in the thread: plain words, what one can do, and what to tell an operator. */
+  error({ message, code, requestId, retry }) {
+    const box = el("div", { class: "notice notice-danger", role: "alert" }, icon("circle-alert"));
+    const meta = el("p", { class: "problem-meta" }, el("code", {}, code), requestId ? ` · request ${requestId}` : "");
+    box.append(el("div", { class: "grow" }, el("p", {}, message), meta));
+    if (retry) {
+      box.append(el("button", { class: "button button-small", type: "button", onclick: () => { box.remove(); retry(); } }, icon("refresh-cw"), "Try again"));
+    }
+    this.place(box);
+  }
+}
