@@ -59,7 +59,7 @@ def check_keyring() -> None:
 def any_ciphertext() -> bool:
     """Whether any sealed value exists in either store."""
     return any(
-        column.model._default_manager.filter(**{f"{column.field.name}__isnull": False}).exists()
+        column.model._default_manager.filter(**{f"{column.name}__isnull": False}).exists()
         for column in sealed_columns()
     )
 
@@ -83,7 +83,7 @@ def _selected(column: SealedColumn, statement: str, parameters: list[bytes]) -> 
     quote = connection.ops.quote_name
     # Names come from the models and sizes are constants: nothing of a caller gets in here.
     text = statement.format(
-        name=quote(column.field.column),
+        name=quote(column.name),
         table=quote(column.table),
         size=vault.HEADER_BYTES,
         wrapped=vault.HEADER_BYTES + vault.WRAPPED_BYTES,

@@ -91,7 +91,8 @@ def execute(cursor: CursorWrapper, statement: str, parameters: Iterable[Any] = (
 
 def changed(cursor: CursorWrapper, statement: str, parameters: Iterable[Any] = ()) -> int:
     """Run a conditional UPDATE, INSERT or DELETE and tell how many rows it won."""
-    return execute(cursor, statement, parameters).rowcount
+    count: int = execute(cursor, statement, parameters).rowcount
+    return count
 
 
 def one(

@@ -272,7 +272,7 @@ class Writer:
             with transaction.atomic(using=self.alias, durable=True):
                 begun = True
                 alone = len(group) == 1
-                again = [call for call in group if not self._run_one(connection, call, alone)]
+                again = [call for call in group if not self._run_one(connection, call, alone=alone)]
                 committing = True
         except Exception as error:  # noqa: BLE001 - every call of the group is answered
             self._close()
@@ -286,7 +286,7 @@ class Writer:
         self._deliver(call for call in group if call not in again)
         return again
 
-    def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any], alone: bool) -> bool:
+    def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any], *, alone: bool) -> bool:
         """Run one call behind its savepoint; the transaction itself is enough for one *alone*.
 
         False: it lost a race, was undone, and may try again. An error of the connection or of the
@@ -311,7 +311,10 @@ class Writer:
             if _lost_race(error) and call.attempts < MAX_ATTEMPTS:
                 return False
             call.error = error
-        # Nothing releases the savepoint: a later one of the same name hides it, at no cost.
+        if not alone and connection.vendor == "sqlite":
+            # Every write looks at all savepoints there. PostgreSQL's hide behind later ones of
+            # the same name, and a round trip is saved.
+            _execute(connection, "RELEASE SAVEPOINT one_call")
         return True
 
     def _may_retry(self, connection: BaseDatabaseWrapper, group: list[Call[Any]]) -> bool:

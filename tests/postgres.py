@@ -123,7 +123,7 @@ def _start() -> str:
         env=environment,
         stdout=log,
         stderr=log,
-        preexec_fn=_die_with_parent,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - the suite has no threads yet
         **identity,
     )
     atexit.register(_stop, server, directory)

@@ -75,6 +75,9 @@ class SealsFields(models.Model):
         organization = (
             None if self.seal_organization is None else attrgetter(self.seal_organization)(self)
         )
+        if self.pk is None:
+            msg = f"{self._meta.label} must have its id before {column} is sealed or opened"
+            raise ValueError(msg)
         return seal_context(type(self), column, self.pk, organization)
 
 
@@ -86,13 +89,10 @@ def seal_context(
     if not isinstance(field, SealedField):
         msg = f"{model._meta.label}.{column} is not a sealed column"
         raise TypeError(msg)
-    if row_id is None:
-        msg = f"{model._meta.label} must have its id before {column} is sealed or opened"
-        raise ValueError(msg)
     return vault.SealContext(
         store=router.db_for_write(model),
         table=model._meta.db_table,
-        column=field.column,
+        column=field.attname,
         row_id=row_id,
         organization_id=organization_id,
     )
@@ -115,10 +115,14 @@ class SealedColumn:
 
     @property
     def purpose(self) -> str:
-        return vault.wrapping_purpose(self.store, self.table, self.field.column)
+        return vault.wrapping_purpose(self.store, self.table, self.name)
+
+    @property
+    def name(self) -> str:
+        return self.field.attname
 
     def __str__(self) -> str:
-        return f"{self.table}.{self.field.column}"
+        return f"{self.table}.{self.name}"
 
 
 def sealed_columns() -> Iterator[SealedColumn]:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 from pydantic import ValidationError
 
+from chat.runtime.joining import JoiningTransport
 from chat.runtime.outbox import Outbox
 from chat.runtime.problems import Problem, problem_body
 from chat.runtime.runner import Services, build_services, execute
@@ -36,11 +37,13 @@ class Disconnected(Exception):
 
 def build_http_client() -> httpx2.AsyncClient:
     """The one client of the process: no proxy of the environment, no redirects, no retries."""
+    limits = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
+    transport = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
     return httpx2.AsyncClient(
+        transport=JoiningTransport(transport),
         trust_env=False,
         follow_redirects=False,
         timeout=httpx2.Timeout(connect=5.0, read=CALL_SECONDS, write=30.0, pool=30.0),
-        limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100),
     )
 
 

@@ -6,21 +6,18 @@ about what is behind it, so the profile here is fixed, and the gateway adapts wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 import httpx2
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDeltaToolCall
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-from chat.runtime.chunks import joined
 
 
 def _profile(_model_name: str) -> ModelProfile:
@@ -33,8 +30,8 @@ def _profile(_model_name: str) -> ModelProfile:
 
 
 @dataclass
-class GatewayStream(OpenAIStreamedResponse):
-    """A streamed answer: waiting text is joined, and tool calls carry ids of ours.
+class OwnCallIds(OpenAIStreamedResponse):
+    """A streamed answer whose tool calls carry ids of ours.
 
     Models reuse ids ("call_0" in every turn, or twice in one answer). Approvals, results and
     events are tied to a call by its id, so each call gets one that no other call ever has.
@@ -42,9 +39,6 @@ class GatewayStream(OpenAIStreamedResponse):
 
     _calls: dict[tuple[int, str], tuple[int, str]] = field(default_factory=dict, init=False)
     _latest: dict[int, tuple[int, str]] = field(default_factory=dict, init=False)
-
-    def _validate_response(self) -> AsyncIterable[ChatCompletionChunk]:
-        return joined(self._response)
 
     def _map_tool_call_delta(self, choice: Choice) -> Iterable[ModelResponseStreamEvent]:
         deltas = [self._own(delta) for delta in choice.delta.tool_calls or []]
@@ -67,7 +61,7 @@ class GatewayModel(OpenAIChatModel):
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
-        return GatewayStream
+        return OwnCallIds
 
 
 def gateway_model(*, slug: str, url: str, key: str, http: httpx2.AsyncClient) -> GatewayModel:

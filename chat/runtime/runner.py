@@ -81,10 +81,10 @@ async def execute(request: RunRequest, services: Services, outbox: Outbox) -> No
     try:
         async with asyncio.timeout(request.deadline_seconds) as limit:
             final = await run.drive()
-    except Exception as error:  # noqa: BLE001 - the last frame must come whatever happened
+    except Exception as error:
         code = codes.DEADLINE if limit.expired() else run.failure_code(error)
         if code == codes.INTERNAL:
-            logger.error("run %s failed", request.run_id, exc_info=error)
+            logger.exception("run %s failed", request.run_id)
         run.close_events()
         final = FinalFrame(outcome="error", code=code, usage=run.usage)
     outbox.put(final)

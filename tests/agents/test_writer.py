@@ -230,7 +230,8 @@ def test_stop_answers_what_it_could_not_run(writer: Writer) -> None:
 def test_a_failed_commit_fails_every_waiting_call(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = connections[SCRATCH].__class__._commit
+    backend: Any = type(connections[SCRATCH])
+    real = backend._commit
     broken = threading.Event()
 
     def commit(self: Any) -> None:
@@ -239,7 +240,7 @@ def test_a_failed_commit_fails_every_waiting_call(
             raise OperationalError(msg)
         real(self)
 
-    monkeypatch.setattr(connections[SCRATCH].__class__, "_commit", commit)
+    monkeypatch.setattr(backend, "_commit", commit)
     gate = hold(writer)
     broken.set()
     with ThreadPoolExecutor(3) as pool:

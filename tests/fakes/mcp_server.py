@@ -111,9 +111,7 @@ def tool(
     """A tool definition; a property is a JSON type's name or a whole schema."""
     annotations = None
     if read_only is not None or destructive is not None:
-        annotations = types.ToolAnnotations(
-            read_only_hint=read_only, destructive_hint=destructive
-        )
+        annotations = types.ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive)
     return types.Tool(
         name=name,
         description=f"The tool {name}." if description is None else description,
@@ -215,6 +213,7 @@ class FakeMCP:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._application,
+                interface="asgi3",
                 lifespan="on",
                 log_level="error",
                 access_log=False,
@@ -228,8 +227,9 @@ class FakeMCP:
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="fake-mcp"
         )
         self._thread.start()
-        if not ready.wait(20):
-            raise RuntimeError("The fake tool server did not start")
+        while not ready.wait(0.05):
+            if not self._thread.is_alive():
+                raise RuntimeError("The fake tool server did not start")
         return self
 
     def __exit__(

@@ -68,7 +68,7 @@ export class Conversation {
     this.greeting = slot(root, "greeting");
     this.live = slot(root, "live");
     this.thinking = el("p", { class: "thinking", hidden: true }, icon("loader-circle", "spin"), "Working…");
-    this.list.append(this.thinking);
+    this.jump.before(this.thinking);
     this.pinned = true;
     this.#reset();
     this.scroll.addEventListener("scroll", () => {
@@ -111,7 +111,7 @@ export class Conversation {
 
   clear() {
     for (const child of [...this.list.children]) {
-      if (child !== this.greeting && child !== this.thinking) child.remove();
+      if (child !== this.greeting && child !== this.thinking && child !== this.jump) child.remove();
     }
     this.#reset();
   }

@@ -2,6 +2,11 @@
 import { el, icon, slot } from "../dom.js";
 import { exact, refreshTimes, relative } from "../time.js";
 
+const BADGES = {
+  running: ["running", "pill-info"],
+  interrupted: ["waiting for you", "pill-info"],
+};
+
 export class Threads {
   constructor(root, { api, base, agent, environment, current, onerased }) {
     this.api = api;
@@ -47,13 +52,13 @@ export class Threads {
 
   #row(thread) {
     const when = new Date(thread.updated_at);
+    const badge = BADGES[thread.state];
     const link = el(
       "a",
       { href: `${this.base}${thread.id}/?environment=${encodeURIComponent(thread.environment)}` },
       el("span", { class: "thread-title" }, this.#title(thread)),
-      el("span", { class: "thread-meta" }, el("time", { datetime: thread.updated_at, title: exact(when), "data-relative": true }, relative(when))),
+      el("span", { class: "thread-meta" }, el("time", { datetime: thread.updated_at, title: exact(when), "data-relative": true }, relative(when)), badge ? el("span", { class: `pill ${badge[1]}` }, badge[0]) : null),
     );
-    const badge = { running: ["running", "pill-info"], waiting: ["waiting for you", "pill-info"], interrupted: ["waiting for you", "pill-info"] }[thread.state];
     const menu = el(
       "details",
       { class: "menu" },
@@ -65,7 +70,7 @@ export class Threads {
         el("button", { type: "button", class: "danger", onclick: () => this.#erase(thread) }, icon("trash-2"), "Delete"),
       ),
     );
-    const row = el("li", { class: "thread", "aria-current": thread.id === this.current ? "page" : null }, link, badge ? el("span", { class: `pill ${badge[1]}` }, badge[0]) : null, menu);
+    const row = el("li", { class: "thread", "aria-current": thread.id === this.current ? "page" : null }, link, menu);
     return row;
   }
 
