@@ -15,7 +15,8 @@ class AgentsConfig(AppConfig):
                 f"approval.{column}", column_references(Approval, column, "organization_id")
             )
         register_references(
-            "parked.outcome", column_references(ParkedCall, "outcome_digest", "run__organization_id")
+            "parked.outcome",
+            column_references(ParkedCall, "outcome_digest", "run__organization_id"),
         )
         register_references(
             "run.definition", column_references(Run, "definition_digest", "organization_id")

@@ -63,6 +63,10 @@ class TooLarge(DomainError):
     code, status, title = "too_large", 413, "The input is larger than this route accepts"
 
 
+class RequestTimeout(DomainError):
+    code, status, title = "request_timeout", 408, "The body did not arrive in time"
+
+
 class MethodNotAllowed(DomainError):
     code, status, title = "method_not_allowed", 405, "This route does not answer that method"
 
@@ -158,6 +162,26 @@ class ConnectorError(ProviderError):
 
 class ConnectorTimeout(ConnectorError):
     code, status, title = "connector_timeout", 504, "The tool server did not answer in time"
+
+
+class ConnectorUnreachable(ConnectorError):
+    """Nothing was sent: an action that met this was not executed."""
+
+    code, title = "connector_unreachable", "The tool server could not be reached"
+
+
+class ArgumentsInvalid(Invalid):
+    code, title = "arguments_invalid", "The arguments do not fit the tool's input schema"
+
+
+class OutcomeUncertain(DomainError):
+    """The action was sent and nobody can tell what became of it. It is never sent again."""
+
+    code, status, title = "outcome_uncertain", 502, "Nobody can tell whether the action was done"
+
+
+class NotAcceptable(DomainError):
+    code, status, title = "not_acceptable", 406, "This route answers application/json"
 
 
 class ResultTooLarge(DomainError):

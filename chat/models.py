@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 from agents.choices import InitiatorKind
@@ -17,6 +18,7 @@ class Thread(Row):
     """A conversation of one principal with one agent in one environment.
 
     Its root session has the same id. Deleting sets ``deleted_at`` and erases the sealed texts.
+    ``client_id`` is the thread id as the client spells it, which its events carry.
     """
 
     organization = models.ForeignKey(Organization, models.PROTECT, related_name="threads")
@@ -25,6 +27,7 @@ class Thread(Row):
     principal_kind = models.CharField(max_length=10, choices=InitiatorKind)
     principal_issuer = models.CharField(max_length=80)
     principal_subject = models.CharField(max_length=200)
+    client_id = models.CharField(max_length=128)
     active_at = models.DateTimeField(default=timezone.now)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
@@ -41,11 +44,20 @@ class Thread(Row):
         return f"thread {str(self.id)[:8]}"
 
 
+class TokenSource(models.TextChoices):
+    """What a chat token was minted with, and therefore dies with."""
+
+    SESSION = "session"
+    KEY = "key"
+    OPERATOR = "operator"
+
+
 class ChatToken(Row):
     """A short-lived bearer credential that carries a principal; an HMAC, not ciphertext.
 
-    ``agent`` is null only for members, who may chat with every published agent.
-    It dies with the key that minted it, the member, or the agent.
+    ``agent`` is null only for members, who may chat with every published agent. It dies with the
+    member (``session``) or the agent key (``key``) that minted it, and always with the agent.
+    ``display_name_digest`` names the end user's display name in the content store.
     """
 
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="+")
@@ -57,6 +69,8 @@ class ChatToken(Row):
     mac = models.CharField(max_length=64, unique=True)
     accessor = models.CharField(max_length=8)
     expires_at = models.DateTimeField()
+    source = models.CharField(max_length=8, choices=TokenSource)
+    display_name_digest = models.CharField(max_length=64, blank=True, default="")
     user = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
     key = models.ForeignKey(AgentKey, models.CASCADE, null=True, related_name="+")
 
@@ -64,10 +78,13 @@ class ChatToken(Row):
         constraints = [
             one_of("principal_kind", InitiatorKind, "chat_token_principal_kind"),
             models.CheckConstraint(
-                name="chat_token_has_a_source",
-                condition=models.Q(user__isnull=False) | models.Q(key__isnull=False),
+                name="chat_token_has_its_source",
+                condition=Q(source="session", user__isnull=False, key__isnull=True)
+                | Q(source="key", user__isnull=True, key__isnull=False, agent__isnull=False)
+                | Q(source="operator", user__isnull=True, key__isnull=True, agent__isnull=False),
             ),
         ]
+        indexes = [models.Index(fields=["expires_at"], name="chat_token_expiry")]
 
 
 class ThreadText(SealsFields, models.Model):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from django.db.backends.sqlite3.operations import DatabaseOperations
-from pytest_django.plugin import DjangoDbBlocker
+from django.db.backends.sqlite3.base import DatabaseWrapper as SQLite
+from pytest_django import DjangoDbBlocker
 
 from agents import digests, vault, writer
 from project.databases import database_from_url
@@ -87,9 +87,10 @@ def _flush_lifts_triggers() -> Iterator[None]:
 
     PostgreSQL needs nothing: TRUNCATE fires no row trigger.
     """
-    flush: Callable[..., Any] = DatabaseOperations.execute_sql_flush
+    operations = SQLite.ops_class
+    flush: Callable[..., Any] = operations.execute_sql_flush
 
-    def lifted(self: DatabaseOperations, statements: Any) -> Any:
+    def lifted(self: Any, statements: Any) -> Any:
         with self.connection.cursor() as cursor:
             cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
             triggers = cursor.fetchall()
@@ -102,6 +103,6 @@ def _flush_lifts_triggers() -> Iterator[None]:
                     cursor.execute(sql)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(DatabaseOperations, "execute_sql_flush", lifted)
+    patch.setattr(operations, "execute_sql_flush", lifted)
     yield
     patch.undo()

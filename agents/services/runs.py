@@ -165,7 +165,7 @@ def begin_run(start: RunStart) -> StartedRun:
         target_agent__isnull=False,
         revoked_at__isnull=True,
     ).values_list("target_agent_id", flat=True)
-    scope = managed_scope(model.id, (t.id for t in tools), (a for a in agent_ids if a))
+    scope = managed_scope(model.id, (t.id for t in tools), agent_ids)
     minted = mint_managed_key(run=run, scope=scope)
     return StartedRun(run, minted.text, model, tools)
 

@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 JSON = dict[str, Any]
 
 #: Longest time, in seconds, to collect what is already on this machine.
-COLLECT_SECONDS = 0.02
+COLLECT_SECONDS = 0.005
 #: Turns of the event loop without a new piece after which nothing more is there.
 IDLE_TURNS = 2
 #: Bytes that may wait before the wire is no longer read.
@@ -141,12 +141,12 @@ def _text(event: bytes) -> JSON | None:
     if chunk.get("usage") is not None or not isinstance(choices, list) or len(choices) != 1:
         return None
     choice = choices[0]
-    bare = isinstance(choice, dict) and all(
-        value is None or name in {"index", "delta"} for name, value in choice.items()
-    )
-    delta = choice.get("delta") if bare else None
-    said = isinstance(delta, dict) and [name for name, value in delta.items() if value is not None]
-    return chunk if said == ["content"] and isinstance(delta["content"], str) else None
+    if not isinstance(choice, dict) or not isinstance(choice.get("delta"), dict):
+        return None
+    if any(choice[name] is not None for name in choice.keys() - {"index", "delta"}):
+        return None
+    said = {name: value for name, value in choice["delta"].items() if value is not None}
+    return chunk if said.keys() == {"content"} and isinstance(said["content"], str) else None
 
 
 def _delta(chunk: JSON) -> JSON:

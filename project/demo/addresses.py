@@ -14,12 +14,12 @@ from project.config import Config
 MODEL_ID: Final = "mandate-demo"
 CONTEXT_LIMIT: Final = 32_768
 OUTPUT_LIMIT: Final = 1_024
-#: US dollars per million tokens, as an operator would enter them.
-RATE_CARD: Final = {
-    "input": "0.10",
-    "output": "0.40",
-    "cache_read": "0.10",
-    "cache_write": "0.10",
+#: The demo model's rate card, in micro-dollars per million tokens.
+RATES: Final = {
+    "input_rate": 100_000,
+    "output_rate": 400_000,
+    "cache_read_rate": 100_000,
+    "cache_write_rate": 100_000,
 }
 KEY_FILE: Final = "demo_tools_key"
 

@@ -39,18 +39,26 @@ CREATE TABLE IF NOT EXISTS outbox (
 """
 
 _ORDERS: Final = [
-    (1001, "Ada Marsh", "ada@example.com", "Desk lamp", 4_900, "delivered", "2026-01-07"),
-    (1002, "Bruno Keller", "bruno@example.com", "Walking boots", 12_900, "shipped", "2026-01-09"),
-    (1003, "Chloe Okafor", "chloe@example.com", "Travel kettle", 3_450, "delivered", "2026-01-09"),
-    (1004, "Dmitri Vance", "dmitri@example.com", "Bookshelf", 18_900, "packed", "2026-01-12"),
-    (1005, "Ada Marsh", "ada@example.com", "Wool blanket", 7_200, "shipped", "2026-01-13"),
-    (1006, "Elif Aydin", "elif@example.com", "Chess set", 5_600, "paid", "2026-01-14"),
-    (1007, "Farid Noor", "farid@example.com", "Bicycle pump", 2_450, "delivered", "2026-01-15"),
-    (1008, "Greta Lindqvist", "greta@example.com", "Rain jacket", 9_900, "paid", "2026-01-16"),
-    (1009, "Hugo Martin", "hugo@example.com", "Coffee grinder", 6_800, "cancelled", "2026-01-17"),
-    (1010, "Ines Duarte", "ines@example.com", "Garden chair", 8_300, "shipped", "2026-01-19"),
-    (1011, "Jonas Weber", "jonas@example.com", "Alarm clock", 1_950, "packed", "2026-01-20"),
-    (1012, "Keiko Tanaka", "keiko@example.com", "Sketchbook", 1_250, "delivered", "2026-01-21"),
+    (1001, "Ada Marsh", "ada@example.com", "The Tide Tables", 2_450, "delivered", "2026-01-07"),
+    (
+        1002,
+        "Bruno Keller",
+        "bruno@example.com",
+        "A Walk to the Pier",
+        1_890,
+        "shipped",
+        "2026-01-09",
+    ),
+    (1003, "Chloe Okafor", "chloe@example.com", "Salt and Thyme", 3_450, "delivered", "2026-01-09"),
+    (1004, "Dmitri Vance", "dmitri@example.com", "Collected Charts", 8_900, "packed", "2026-01-12"),
+    (1005, "Ada Marsh", "ada@example.com", "Winter Harbour", 1_720, "shipped", "2026-01-13"),
+    (1006, "Elif Aydin", "elif@example.com", "The Quiet Gambit", 2_600, "paid", "2026-01-14"),
+    (1007, "Farid Noor", "farid@example.com", "Two Wheels North", 2_450, "delivered", "2026-01-15"),
+    (1008, "Greta Lindqvist", "greta@example.com", "Rain, a History", 2_990, "paid", "2026-01-16"),
+    (1009, "Hugo Martin", "hugo@example.com", "Slow Mornings", 1_680, "cancelled", "2026-01-17"),
+    (1010, "Ines Duarte", "ines@example.com", "The Walled Garden", 3_830, "shipped", "2026-01-19"),
+    (1011, "Jonas Weber", "jonas@example.com", "Night Trains", 1_950, "packed", "2026-01-20"),
+    (1012, "Keiko Tanaka", "keiko@example.com", "Pencil and Ink", 1_250, "delivered", "2026-01-21"),
 ]
 
 
@@ -60,7 +68,7 @@ class Order(BaseModel):
     order: int = Field(description="The order number.")
     customer: str
     email: str
-    item: str
+    item: str = Field(description="The title of the book.")
     amount: float = Field(description="What was paid.")
     refunded: float = Field(description="What was paid back so far.")
     currency: str = CURRENCY

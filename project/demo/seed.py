@@ -27,7 +27,7 @@ from agents.models import (
 from agents.policy import Actor
 from agents.selectors.identity import actor_of
 from agents.services import identity, resources
-from agents.services.grants import grant
+from agents.services.grants import Resource, grant
 from agents.services.tools import ObservedTool, apply_listing, review_tool
 from agents.transactions import joined
 from definitions.selectors import draft_of
@@ -169,9 +169,7 @@ def _model(config: Config, operator: Actor, organization: Organization) -> Virtu
     return model
 
 
-def _tools(
-    config: Config, operator: Actor, organization: Organization
-) -> dict[str, Tool]:
+def _tools(config: Config, operator: Actor, organization: Organization) -> dict[str, Tool]:
     """The order connector with its tools reviewed. Its server need not run yet."""
     connector = resources.create_connector(
         actor=operator,
@@ -235,8 +233,9 @@ def _publish(
         virtual_model=model,
         tools=granted,
     )
+    usable: list[Resource] = [model, *granted]
     for environment in environments:
-        for resource in (model, *granted):
+        for resource in usable:
             grant(actor=manager, agent=agent, environment=environment, resource=resource)
     publish_draft(
         actor=manager,

@@ -21,8 +21,10 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from project.demo.orders import CURRENCY, Mail, Order, OrderBook, OrderProblem
 
@@ -39,21 +41,21 @@ OrderNumber = Annotated[int, Field(description="The order number, for example 10
 
 
 def build_server(book: OrderBook) -> MCPServer:
-    """The four tools, the page and the health check over one order book."""
+    """The four tools over one order book."""
     server = MCPServer("mandate-demo-tools", version="1", log_level="WARNING")
 
     @server.tool(annotations=READ)
     def search_orders(
         query: Annotated[
-            str, Field(description="Words of a customer, item or state; empty lists all orders.")
+            str, Field(description="Words of a customer, title or state; empty lists all orders.")
         ] = "",
     ) -> list[Order]:
-        """Search the orders by customer, item or state, or list them all."""
+        """Search the orders by customer, title or state, or list them all."""
         return book.search(query)
 
     @server.tool(annotations=READ)
     def order_status(order: OrderNumber) -> Order:
-        """Show the state of one order: where it is, what was paid and what was paid back."""
+        """Show the state of one order, with its customer, title and amounts."""
         try:
             return book.get(order)
         except OrderProblem as problem:
@@ -85,29 +87,35 @@ def build_server(book: OrderBook) -> MCPServer:
         """Send an email to a customer. It lands in the demo's outbox and leaves no machine."""
         return book.send(to, subject, body)
 
-    _add_pages(server, book)
     return server
 
 
-def _add_pages(server: MCPServer, book: OrderBook) -> None:
-    @server.custom_route("/health", methods=["GET"])
+def build_pages(book: OrderBook) -> Starlette:
+    """The page for people, the same as JSON, and the health check."""
+
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    @server.custom_route("/orders", methods=["GET"])
     async def orders(_request: Request) -> Response:
         found = await asyncio.to_thread(book.orders)
         return JSONResponse([order.model_dump() for order in found])
 
-    @server.custom_route("/outbox", methods=["GET"])
     async def outbox(_request: Request) -> Response:
         found = await asyncio.to_thread(book.outbox)
         return JSONResponse([mail.model_dump() for mail in found])
 
-    @server.custom_route("/", methods=["GET"])
     async def page(_request: Request) -> Response:
         orders, mails = await asyncio.to_thread(lambda: (book.orders(), book.outbox()))
         return HTMLResponse(render_page(orders, mails))
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/health", health),
+            Route("/orders", orders),
+            Route("/outbox", outbox),
+        ]
+    )
 
 
 def render_page(orders: list[Order], mails: list[Mail]) -> str:
@@ -124,7 +132,7 @@ def render_page(orders: list[Order], mails: list[Mail]) -> str:
         "th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8884}"
         "td{vertical-align:top;white-space:pre-line}</style>"
         f"<h1>Demo orders</h1><p>What the demo tools see and change. Amounts in {CURRENCY}.</p>"
-        + _table("orders", ("Order", "Customer", "Item", "Paid", "Paid back", "State"), order_rows)
+        + _table("orders", ("Order", "Customer", "Title", "Paid", "Paid back", "State"), order_rows)
         + "<h2>Outbox</h2>"
         + (
             _table("outbox", ("Sent", "To", "Subject", "Text"), mail_rows)
@@ -145,17 +153,19 @@ def _table(name: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> st
 
 def build_application(book: OrderBook, key: str = "") -> Callable[[Scope, Receive, Send], Any]:
     """The server as an ASGI application; with *key*, ``/mcp`` wants it as bearer credential."""
-    inner = build_server(book).streamable_http_app(stateless_http=True, json_response=True)
+    tools = build_server(book).streamable_http_app(stateless_http=True, json_response=True)
+    pages = build_pages(book)
     expected = f"Bearer {key}".encode()
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        if key and scope["type"] == "http" and scope["path"].startswith("/mcp"):
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, expected):
-                refusal = JSONResponse({"error": "unauthorized"}, status_code=401)
-                await refusal(scope, receive, send)
-                return
-        await inner(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] != "/mcp":
+            await pages(scope, receive, send)
+            return
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if key and scope["type"] == "http" and not hmac.compare_digest(given, expected):
+            await JSONResponse({"error": "unauthorized"}, status_code=401)(scope, receive, send)
+            return
+        await tools(scope, receive, send)
 
     return application
 

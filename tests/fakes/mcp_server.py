@@ -132,7 +132,9 @@ class _Script:
     answers: list[Answer] = field(default_factory=list)
 
     def next(self) -> Answer | None:
-        return self.answers.pop(0) if len(self.answers) > 1 else (self.answers or [None])[0]
+        if len(self.answers) > 1:
+            return self.answers.pop(0)
+        return self.answers[0] if self.answers else None
 
 
 class FakeMCP:

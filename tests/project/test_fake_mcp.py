@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 from mcp.client.client import Client
@@ -32,6 +32,15 @@ def fake() -> Iterator[FakeMCP]:
         yield server
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """The server runs in another thread, so its state is polled, for five seconds at most."""
+    for _ in range(250):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("It never came true")
+
+
 def client(fake: FakeMCP, mode: str, **options: Any) -> Client:
     return Client(streamable_http_client(fake.url), mode=mode, cache=None, **options)
 
@@ -40,7 +49,7 @@ def client(fake: FakeMCP, mode: str, **options: Any) -> Client:
 async def test_it_lists_and_calls(fake: FakeMCP, mode: str) -> None:
     async with client(fake, mode) as session:
         listed = await session.list_tools()
-        result = await session.call_tool("act", {"order": 7}, meta={"mandate/x": "1"})
+        result = await session.call_tool("act", {"order": 7}, meta=cast("Any", {"mandate/x": "1"}))
 
     assert [t.name for t in listed.tools] == ["act"]
     assert result.content[0].text == '{"order": 7}'  # type: ignore[union-attr]
@@ -112,19 +121,14 @@ async def test_a_hanging_call_ends_with_its_client(fake: FakeMCP) -> None:
     async with client(fake, "auto") as session:
         with pytest.raises(MCPError):
             await session.call_tool("act", {"order": 1}, read_timeout_seconds=0.2)
-    for _ in range(100):
-        if fake.calls[0].cancelled:
-            break
-        await asyncio.sleep(0.02)
-    assert fake.calls[0].cancelled
+    await until(lambda: fake.calls[0].cancelled)
 
 
 async def test_a_hanging_call_can_be_released(fake: FakeMCP) -> None:
     fake.answer("act", Hang())
     async with client(fake, "auto") as session:
         call = asyncio.create_task(session.call_tool("act", {"order": 1}))
-        while not fake.calls:
-            await asyncio.sleep(0.01)
+        await until(lambda: fake.total == 1)
         fake.release()
         result = await call
     assert result.content[0].text == '{"order": 1}'  # type: ignore[union-attr]

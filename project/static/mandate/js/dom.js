@@ -29,11 +29,11 @@ export function setSanitisedHtml(node, html) {
 }
 
 // Characters that change how neighbouring text looks, or show nothing at all. In an argument that
-// a person approves they must be seen, so they are written out as escapes.
+// a person approves they must be seen, so they are written out as JSON escapes.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
 export function visible(text) {
-  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+  return text.replace(HIDDEN, (character) => [...character.split("")].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 }
 
 export function pretty(value) {

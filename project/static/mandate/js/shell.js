@@ -51,7 +51,9 @@ document.addEventListener("keydown", (event) => {
 const dialog = document.getElementById("dialog");
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target === dialog && !dialog.open) dialog.showModal();
-  refreshTimes(event.detail.target.parentElement ?? document);
+  refreshTimes();
+  const alert = document.querySelector("#save [role=alert]");
+  if (event.detail.target.id === "save" && alert) alert.scrollIntoView({ block: "nearest" });
 });
 dialog?.addEventListener("close", () => dialog.replaceChildren());
 

@@ -99,7 +99,7 @@ export class ApprovalCard extends EventTarget {
     const { root } = this;
     this.mode = mode;
     const json = slot(root, "json");
-    if (mode === "edit" && !json.value) json.value = JSON.stringify(this.call.arguments ?? {}, null, 2);
+    if (mode === "edit" && !json.value) json.value = pretty(this.call.arguments ?? {});
     slot(root, "edit").hidden = mode !== "edit";
     slot(root, "deny").hidden = mode !== "deny";
     const button = (name) => root.querySelector(`[data-do="${name}"]`);
@@ -182,7 +182,7 @@ export class ApprovalCard extends EventTarget {
   hold() {
     this.root.dataset.state = "decided";
     this.#state(this.words, "");
-    this.#outcome("info", "check", `You ${this.words.replace("denied", "deny").replace("approved", "approve")} this. It is sent with the other decisions. `, el("button", { class: "link-button", type: "button", "data-do": "undo" }, "Change"));
+    this.#outcome("info", "check", `Your decision: ${this.words}. It is sent with the others. `, el("button", { class: "link-button", type: "button", "data-do": "undo" }, "Change"));
   }
 
   busy() {

@@ -83,6 +83,7 @@ export class Conversation {
     this.answers = new Map();
     this.tools = new Map();
     this.users = new Set();
+    this.lastUserText = "";
     this.group = null;
     this.last = null;
   }
@@ -130,6 +131,7 @@ export class Conversation {
   addUser(id, text) {
     if (this.users.has(id)) return;
     this.users.add(id);
+    this.lastUserText = text;
     this.place(el("article", { class: "message message-user", "aria-label": "You" }, text));
   }
 

@@ -43,21 +43,26 @@ export class Session {
   }
 
   /** A new user turn. Open approvals are cancelled by the same request, never behind its back. */
-  async send(text, runId = crypto.randomUUID()) {
-    const fresh = !this.thread;
-    this.thread ??= crypto.randomUUID();
-    const resume = this.#cancelled();
-    const input = runInput({ threadId: this.thread, runId, text, resume });
+  async send(text) {
+    const threadId = this.thread ?? crypto.randomUUID();
+    const input = runInput({ threadId, runId: crypto.randomUUID(), text, resume: this.#cancelled() });
     this.view.addUser(input.messages[0].id, text);
     this.view.toLatest();
+    await this.#submit(input);
+  }
+
+  /** Sent again with the same run id, a turn that the server took after all is not taken twice. */
+  async #submit(input) {
     try {
       await this.#start(input, () => {
-        if (fresh) this.onchange("created");
+        if (!this.thread) {
+          this.thread = input.threadId;
+          this.onchange("created");
+        }
         this.decisions?.settleAll("You went on with another message. Nothing was done.");
       });
     } catch (problem) {
-      if (fresh) this.thread = null;
-      this.#problem(problem, problem.code === "run_active" ? null : () => this.send(text, runId));
+      this.#problem(problem, () => this.#submit(input));
     }
   }
 
@@ -182,6 +187,16 @@ export class Session {
     }
   }
 
+  /** Cards ended without a run of this page: show what the server knows. */
+  async #resync() {
+    const thread = await this.api.thread(this.thread);
+    if (this.run) return;
+    this.view.load(thread.messages);
+    this.view.closeTools("stopped");
+    if (thread.active_run) await this.#follow(thread.active_run);
+    else if (thread.interrupts.length) this.#ask(thread.interrupts);
+  }
+
   #ask(interrupts) {
     this.decisions?.stop();
     const cards = interrupts.map((interrupt) => new ApprovalCard(interrupt));
@@ -191,6 +206,7 @@ export class Session {
       onend: () => {
         this.composer.setPending(false);
         this.onchange("decided");
+        if (!this.run) this.#resync().catch(() => {}); // the cards already say what happened
       },
     });
     this.view.place(el("div", { class: "approval-group" }, ...cards.map((card) => card.root), this.decisions.bar));
@@ -198,7 +214,9 @@ export class Session {
   }
 
   #failed({ message, code, metadata = {} }) {
-    this.view.error({ message, code: code ?? "error", requestId: metadata?.request_id ?? "" });
+    const text = this.view.lastUserText;
+    const retry = text ? () => this.send(text) : null;
+    this.view.error({ message, code: code ?? "error", requestId: metadata?.request_id ?? "", retry });
     this.view.announce("The run failed.");
   }
 

@@ -1,0 +1,150 @@
+"""Arguments against a tool's accepted input schema, within bounds that no schema can stretch.
+
+A schema is a tool server's text. So nothing is fetched for it, its regular expressions are not
+run (one of them can hold a process for hours) and evaluation ends after a fixed number of steps.
+Whatever is left out here can only make the gateway accept more; the tool server still judges.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import orjson
+import rfc8785
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, UnknownType, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agents.errors import ArgumentsInvalid, ToolUnavailable
+
+#: Keywords applied in one validation. A plain form with ten fields needs about thirty.
+MAX_STEPS = 50_000
+#: Compiled schemas kept, by the tool's digest, which covers the schema.
+KEPT = 256
+#: Characters of a schema's own rule that a refusal may quote.
+QUOTED = 200
+
+Keyword = Callable[[Validator, Any, Any, Any], Any]
+
+_steps_left: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps_left")
+
+
+class _TooManySteps(Exception):
+    """The schema and the arguments together are more work than a call may cause."""
+
+
+def check_arguments(arguments: Mapping[str, Any], *, schema: dict[str, Any], digest: str) -> None:
+    """Raise ArgumentsInvalid unless *arguments* fit; *digest* is the tool's, which names *schema*.
+
+    The refusal's ``path`` and ``rule`` say where and which keyword, and quote no argument. Raises
+    ToolUnavailable for a schema that cannot be evaluated.
+    """
+    try:
+        rfc8785.dumps(dict(arguments))
+    except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError):
+        raise ArgumentsInvalid(rule="json") from None
+    validator = _compiled(digest) or _compile(digest, schema)
+    token = _steps_left.set([MAX_STEPS])
+    try:
+        error = next(validator.iter_errors(dict(arguments)), None)
+    except (_TooManySteps, RecursionError, OverflowError):
+        raise ArgumentsInvalid(rule="complexity") from None
+    except (Unresolvable, UnknownType):
+        raise ToolUnavailable from None
+    finally:
+        _steps_left.reset(token)
+    if error is not None:
+        raise _invalid(error)
+
+
+def _invalid(error: ValidationError) -> ArgumentsInvalid:
+    path = "".join(f"/{part}" for part in error.absolute_path)
+    extra = {"path": path[:QUOTED], "rule": str(error.validator)}
+    expected = orjson.dumps(error.validator_value, default=str).decode()
+    if len(expected) <= QUOTED:
+        extra["expected"] = expected
+    return ArgumentsInvalid(**extra)
+
+
+# --- compiling ------------------------------------------------------------------------------
+
+_validators: dict[str, Validator] = {}
+
+
+def _compiled(digest: str) -> Validator | None:
+    return _validators.get(digest)
+
+
+def _compile(digest: str, schema: dict[str, Any]) -> Validator:
+    base = validator_for(schema, default=Draft202012Validator)
+    plain = {name: value for name, value in schema.items() if name != "$schema"}
+    if _changes_dialect(plain):
+        raise ToolUnavailable
+    try:
+        base.check_schema(schema)
+    except (SchemaError, RecursionError, Unresolvable):
+        raise ToolUnavailable from None
+    while len(_validators) >= KEPT:
+        _validators.pop(next(iter(_validators)))
+    validator = _bounded(base)(plain, registry=Registry())
+    _validators[digest] = validator
+    return validator
+
+
+def _changes_dialect(value: Any) -> bool:
+    """Whether a part names a dialect of its own, which would escape the bounded keywords."""
+    if isinstance(value, dict):
+        return isinstance(value.get("$schema"), str) or any(map(_changes_dialect, value.values()))
+    return isinstance(value, list) and any(map(_changes_dialect, value))
+
+
+@cache
+def _bounded(base: type[Validator]) -> type[Validator]:
+    """A dialect whose keywords count their steps, without regular expressions."""
+    keywords: dict[str, Keyword] = {name: _counted(fn) for name, fn in base.VALIDATORS.items()}
+    for name in ("pattern", "patternProperties", "unevaluatedProperties", "format"):
+        keywords[name] = _accept
+    keywords["additionalProperties"] = _unless_patterns(keywords["additionalProperties"])
+    keywords["uniqueItems"] = _counted(_unique_items)
+    bounded: type[Validator] = extend(base, keywords)
+    return bounded
+
+
+def _counted(keyword: Keyword) -> Keyword:
+    def counted(validator: Validator, value: Any, instance: Any, schema: Any) -> Any:
+        left = _steps_left.get()
+        left[0] -= 1
+        if left[0] < 0:
+            raise _TooManySteps
+        return keyword(validator, value, instance, schema)
+
+    return counted
+
+
+def _accept(_validator: Validator, _value: Any, _instance: Any, _schema: Any) -> None:
+    return None
+
+
+def _unless_patterns(keyword: Keyword) -> Keyword:
+    """What patterns allow is unknown here, so beside them nothing counts as additional."""
+
+    def unless(validator: Validator, value: Any, instance: Any, schema: Any) -> Any:
+        return None if "patternProperties" in schema else keyword(validator, value, instance, schema)
+
+    return unless
+
+
+def _unique_items(
+    validator: Validator, unique: Any, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    """One pass; the library's own compares each item with every other."""
+    if unique and validator.is_type(instance, "array"):
+        seen = {orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in instance}
+        if len(seen) != len(instance):
+            yield ValidationError("items repeat")
