@@ -37,6 +37,10 @@ class Forbidden(DomainError):
     code, status, title = "forbidden", 403, "You may not do this"
 
 
+class CsrfFailed(Forbidden):
+    code, title = "csrf_failed", "The CSRF token is missing or wrong; load the page again"
+
+
 class NotFound(DomainError):
     """Also the answer for somebody else's anything: existence is not told."""
 
@@ -80,6 +84,12 @@ class Overloaded(DomainError):
 
 class StoreUnavailable(Overloaded):
     code, title = "store_unavailable", "The database does not answer; nothing was done"
+
+
+class InternalError(DomainError):
+    """Something nobody foresaw. The request id is all a client learns of it."""
+
+    code, status, title = "internal", 500, "The server failed; the request id names the case"
 
 
 class DamagedContent(DomainError):

@@ -22,7 +22,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 #: Seconds for a whole body; whoever trickles one byte a second is cut off.
 BODY_SECONDS = 30.0
 MAX_DEPTH = 64
-JSON_TYPES = ("application/json",)
+JSON_TYPES = frozenset({"application/json"})
 
 
 class ClientGone(Exception):
@@ -47,12 +47,63 @@ async def read_body(
     TooLarge as soon as the bound is passed or announced, RequestTimeout, or ClientGone.
     """
     _check_headers(scope, limit, media_types)
-    # Most bodies are in the first message, which is there already: no timer for those.
-    message = await asyncio.wait_for(receive(), BODY_SECONDS) if _slow(scope) else await receive()
-    if not message.get("more_body"):
-        return _checked(_piece(message), limit)
+    pieces: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _read_rest(message, receive, limit)
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise TooLarge(limit=limit)
+                pieces.append(piece)
+                if not message.get("more_body"):
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except TimeoutError:
         raise RequestTimeout from None
+
+
+def _check_headers(scope: Scope, limit: int, media_types: Collection[str]) -> None:
+    media_type = ""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            media_type = value.decode("latin-1").partition(";")[0].strip().lower()
+        elif name == b"content-encoding" and value.strip().lower() not in {b"", b"identity"}:
+            raise UnsupportedMediaType("Compressed bodies are not accepted.")
+        elif name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise TooLarge(limit=limit)
+    if media_type not in media_types:
+        raise UnsupportedMediaType(f"Send {' or '.join(sorted(media_types))}.")
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse strict JSON: no NaN, no lone surrogates, no broken UTF-8, nested at most MAX_DEPTH.
+
+    Of a repeated name the last value counts; so use what is returned, and never pass on *data*,
+    which another parser may read differently. Raises MalformedBody or Invalid.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise MalformedBody from None
+    # Whoever opens fewer brackets than the bound cannot nest deeper than it.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise Invalid(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
+    return value
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ] if isinstance(level[0], dict | list) else []
+        if not level:
+            return False
+    return True

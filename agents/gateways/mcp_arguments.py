@@ -112,7 +112,7 @@ def _bounded(base: type[Validator]) -> type[Validator]:
         keywords[name] = _accept
     keywords["additionalProperties"] = _unless_patterns(keywords["additionalProperties"])
     keywords["uniqueItems"] = _counted(_unique_items)
-    bounded: type[Validator] = extend(base, keywords)
+    bounded: type[Validator] = extend(base, keywords)  # type: ignore[no-untyped-call]
     return bounded
 
 
@@ -135,7 +135,9 @@ def _unless_patterns(keyword: Keyword) -> Keyword:
     """What patterns allow is unknown here, so beside them nothing counts as additional."""
 
     def unless(validator: Validator, value: Any, instance: Any, schema: Any) -> Any:
-        return None if "patternProperties" in schema else keyword(validator, value, instance, schema)
+        return (
+            None if "patternProperties" in schema else keyword(validator, value, instance, schema)
+        )
 
     return unless
 

@@ -40,4 +40,4 @@ def _definition(tool: ToolRow) -> ToolDefinition:
 
 def _takes_objects(tool: ToolRow) -> bool:
     """Arguments are an object on the wire; a schema that refuses objects cannot be called."""
-    return tool.input_schema.get("type", "object") == "object"
+    return bool(tool.input_schema.get("type", "object") == "object")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,6 +28,10 @@ from agents.vetting import check_host, check_ip
 CONNECT_SECONDS = 10.0
 #: An idle connection is closed after this many seconds, and its name resolved and vetted anew.
 KEEPALIVE_SECONDS = 30.0
+
+
+#: What a request through aiohttp raises when its connection fails.
+FAILURES: tuple[type[Exception], ...] = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class AnswerTooLong(Exception):
@@ -270,12 +274,18 @@ def httpx2_client(
     headers: Mapping[str, str] | None = None,
     timeout: float = 30.0,
     read_timeout: float | None = None,
+    wrap: Callable[[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport] | None = None,
 ) -> httpx2.AsyncClient:
-    """A client for the mcp SDK. *read_timeout* is the silence a stream may keep, in seconds."""
+    """A client for the mcp SDK. *read_timeout* is the silence a stream may keep, in seconds.
+
+    *wrap* may put a transport of the caller's around the vetted one.
+    """
+    vetted = PinnedTransport2()
     return httpx2.AsyncClient(
-        transport=PinnedTransport2(),
+        transport=vetted if wrap is None else wrap(vetted),
         headers=dict(headers or {}),
         timeout=httpx2.Timeout(timeout, connect=CONNECT_SECONDS, read=read_timeout or timeout),
         follow_redirects=False,
+        max_redirects=0,  # The SDK follows redirects by itself as long as this allows it.
         trust_env=False,
     )

@@ -19,7 +19,7 @@ POSTGRESQL = [
 
 def create(apps, schema_editor):
     for statement in POSTGRESQL if schema_editor.connection.vendor == "postgresql" else SQLITE:
-        schema_editor.execute(statement)
+        schema_editor.execute(statement, params=None)
 
 
 def drop(apps, schema_editor):

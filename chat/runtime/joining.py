@@ -56,7 +56,10 @@ class JoiningStream(httpx2.AsyncByteStream):
         self._reader: asyncio.Task[None] | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        reader = self._reader = asyncio.create_task(self._read())
+        # A client that leaves the loop at the end mark iterates again to drain what follows.
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._read())
+        reader = self._reader
         rest = b""
         while not reader.done() or self._waiting:
             if not self._waiting:

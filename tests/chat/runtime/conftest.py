@@ -149,8 +149,9 @@ async def serving(app: Any) -> AsyncIterator[str]:
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve([listener]))
-    while not server.started:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while not server.started:  # noqa: ASYNC110 - the server offers no event to wait for
+            await asyncio.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:

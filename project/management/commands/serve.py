@@ -1,0 +1,217 @@
+"""``manage.py serve``: the whole product on one machine, in one command."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+from honcho.environ import parse_procfile
+
+from agents import digests, keyring
+from agents.errors import DomainError
+from project.config import ROOT, Config
+from project.demo import addresses
+from project.demo.seed import installation_is_empty, seed_demo
+from project.household import Household, Member, answers, lives
+from project.management.commands.qcluster import PID_FILE
+
+LOCK_FILE: Final = "serve.lock"
+#: A predecessor that was just killed may hold its ports a moment longer.
+PORT_GRACE_SECONDS: Final = 3.0
+LOOPBACK: Final = {"127.0.0.1", "localhost", "::1"}
+
+
+class Command(BaseCommand):
+    help = "Prepare this installation and run all of it until Ctrl-C."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        config: Config = settings.CONFIG
+        with only_one(config.data_dir):
+            check_ports(config)
+            self._prepare(config)
+            self._run(config)
+
+    def _prepare(self, config: Config) -> None:
+        """Bring both stores, the key ring and the demo to where the processes need them."""
+        # The seed saves addresses, which are vetted in this process.
+        settings.OUTGOING_ALLOWED.extend(
+            pair
+            for pair in addresses.outgoing_allowed(config)
+            if pair not in settings.OUTGOING_ALLOWED
+        )
+        for database in ("content", "default"):
+            call_command("migrate", database=database, interactive=False, verbosity=0)
+        try:
+            keyring.ensure_keyring()
+            digests.warm()
+            if config.mandate_demo and installation_is_empty():
+                seed_demo(sys.stdout)
+        except DomainError as problem:
+            raise CommandError(problem.detail) from problem
+        self.stdout.write("The databases and the key ring are in order.")
+        self.stdout.flush()
+
+    def _run(self, config: Config) -> None:
+        Path(config.data_dir, PID_FILE).unlink(missing_ok=True)
+        # The children are forks of this process: they must share neither connections nor garbage.
+        connections.close_all()
+        gc.collect()
+        gc.freeze()
+        household = Household(
+            members(config), when_ready=lambda: _say(f"Mandate is ready on {_address(config)}")
+        )
+        household.loop()
+        if household.fallen:
+            names = ", ".join(f"{name} ({code})" for name, code in household.fallen.items())
+            raise CommandError(f"Ended by itself: {names}. Everything else was stopped.")
+        _say("Mandate has stopped.")
+
+
+@contextmanager
+def only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory's lock, or refuse."""
+    with (data_dir / LOCK_FILE).open("a", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandError(
+                f"Another serve runs on {data_dir}. Stop it, or set DATA_DIR to another directory."
+            ) from None
+        yield
+
+
+def check_ports(config: Config) -> None:
+    """Refuse when a needed port is taken, naming it and the variable that moves it."""
+    wanted = [(config.bind, config.port, "PORT")]
+    if _runs_here(config):
+        host, port = _runtime_place(config)
+        wanted.append((host, port, "RUNTIME_URL"))
+    if addresses.uses_demo_model(config):
+        wanted.append(("127.0.0.1", config.demo_model_port, "DEMO_MODEL_PORT"))
+    if config.mandate_demo:
+        wanted.append(("127.0.0.1", config.demo_tools_port, "DEMO_TOOLS_PORT"))
+    deadline = time.monotonic() + PORT_GRACE_SECONDS
+    with ExitStack() as held:  # All at once, so that two equal settings are noticed too.
+        for host, port, variable in wanted:
+            while not _try_to_hold(held, host, port, variable):
+                if time.monotonic() > deadline:
+                    raise CommandError(
+                        f"Port {port} is in use. Free it, or set {variable} to another one."
+                    )
+                time.sleep(0.2)
+
+
+def _try_to_hold(held: ExitStack, host: str, port: int, variable: str) -> bool:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        held.enter_context(socket.create_server((host, port), family=family))
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            return False
+        raise CommandError(
+            f"Port {port} cannot be opened on {host} ({problem.strerror}). See {variable}."
+        ) from problem
+    return True
+
+
+def members(config: Config) -> list[Member]:
+    """The lines of the Procfile that run on this machine, each with its environment."""
+    token = config.runtime_token or secrets.token_urlsafe(32)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    bare = {"PATH": path}
+    allowed = ",".join(settings.OUTGOING_ALLOWED)
+    full = {**os.environ, **bare, "PYTHONUNBUFFERED": "1", "OUTGOING_ALLOWED": allowed}
+    if not config.runtime_token:
+        full["RUNTIME_TOKEN"] = token
+    runtime_host, runtime_port = _runtime_place(config)
+    environments = {
+        "web": full,
+        "worker": full,
+        "runtime": {
+            **bare,
+            "RUNTIME_BIND": runtime_host,
+            "RUNTIME_PORT": str(runtime_port),
+            "GATEWAY_URL": config.gateway_address,
+            "RUNTIME_TOKEN": token,
+        },
+        "demo-model": {
+            **bare,
+            "DEMO_MODEL_PORT": str(config.demo_model_port),
+            "DEMO_MODEL_PACE_MS": os.environ.get("DEMO_MODEL_PACE_MS", ""),
+        },
+        "demo-tools": {
+            **bare,
+            "DATA_DIR": str(config.data_dir),
+            "DEMO_TOOLS_PORT": str(config.demo_tools_port),
+            "DEMO_TOOLS_DB": os.environ.get("DEMO_TOOLS_DB", ""),
+            "DEMO_TOOLS_KEY": addresses.tools_key(config) if config.mandate_demo else "",
+        },
+    }
+    web_host = "127.0.0.1" if config.bind in {"0.0.0.0", "::"} else config.bind  # noqa: S104 - compared, not bound
+    health = {
+        "web": f"http://{_bracketed(web_host)}:{config.port}/health",
+        "runtime": f"http://{_bracketed(runtime_host)}:{runtime_port}/health",
+        "demo-model": f"http://127.0.0.1:{config.demo_model_port}/health",
+        "demo-tools": f"http://127.0.0.1:{config.demo_tools_port}/health",
+    }
+    left_out = set()
+    if not _runs_here(config):
+        left_out.add("runtime")
+    if not addresses.uses_demo_model(config):
+        left_out.add("demo-model")
+    if not config.mandate_demo:
+        left_out.add("demo-tools")
+    lines = parse_procfile((ROOT / "Procfile").read_text(encoding="utf-8")).processes
+    return [
+        Member(
+            name=name,
+            command=command,
+            environment=environments.get(name, full),
+            is_ready=_readiness(config, name, health),
+        )
+        for name, command in lines.items()
+        if name not in left_out
+    ]
+
+
+def _readiness(config: Config, name: str, health: dict[str, str]) -> Any:
+    if name in health:
+        return lambda: answers(health[name])
+    return lambda: lives(config.data_dir / PID_FILE)
+
+
+def _runtime_place(config: Config) -> tuple[str, int]:
+    parts = urlsplit(config.runtime_url)
+    return parts.hostname or "127.0.0.1", parts.port or 80
+
+
+def _runs_here(config: Config) -> bool:
+    """A runtime on another machine is started there, with the same RUNTIME_TOKEN."""
+    return _runtime_place(config)[0] in LOOPBACK
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _address(config: Config) -> str:
+    return config.public_address
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
