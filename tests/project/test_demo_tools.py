@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -69,7 +68,7 @@ async def test_it_offers_two_reads_and_two_actions(tools: Running, mode: str) ->
         "send_email": False,
     }
     wire = [t.model_dump(mode="json", by_alias=True, exclude_none=True) for t in listed]
-    assert wire == await asyncio.to_thread(tool_definitions)
+    assert wire == tool_definitions()
 
 
 async def test_a_refund_changes_the_order_and_an_email_the_outbox(tools: Running) -> None:

@@ -74,6 +74,10 @@ class FakeGateway(FakeProvider):
         """Queue answers for calls of the tool; the last one is repeated."""
         self._tool_replies[name].extend(replies)
 
+    def forget_tool(self, name: str) -> None:
+        """Drop what was scripted for the tool."""
+        self._tool_replies[name].clear()
+
     def calls_of(self, name: str) -> list[ToolCall]:
         return [call for call in self.tool_calls if call.name == name]
 
