@@ -95,12 +95,18 @@ def _damaged(digest: str) -> DamagedContent:
 # --- who names what -------------------------------------------------------------------------
 
 _references: dict[str, References] = {}
+_erasures: dict[str, References] = {}
 _sources: dict[str, ContentSource] = {}
 
 
 def register_references(name: str, source: References) -> None:
     """Tell the sweep which blobs the rows behind *source* name. Call it when the app is ready."""
     _references[name] = source
+
+
+def register_erasures(name: str, source: References) -> None:
+    """Tell which addresses were erased on purpose although rows name them: no damage."""
+    _erasures[name] = source
 
 
 def column_references(
@@ -194,6 +200,8 @@ def verify_all(on_checked: Callable[[], object] = lambda: None) -> Iterator[Dama
         addresses = iter(source(None))
         while batch := list(islice(addresses, BATCH)):
             found = _present({digest for _, digest in batch})
+            missing = sorted({digest for place, digest in batch if (place, digest) not in found})
+            found |= {address for erased in _erasures.values() for address in erased(missing)}
             for organization_id, digest in batch:
                 if (organization_id, digest) not in found:
                     yield Damage("missing", organization_id, digest, named_by=name)

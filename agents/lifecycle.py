@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from agents import content_store, digests
+from agents import content_store, digests, keyring
 from agents.services.boots import HEARTBEAT_SECONDS, beat, end_boot, start_boot
 from agents.services.sweeps import sweep_control
 from agents.writer import get_writer, stop_all
@@ -54,8 +54,10 @@ def booted(role: str = "web") -> Iterator[UUID]:
     """Be a boot: write the row, keep it fresh from a thread, drain the writers and end it.
 
     Enter and leave it outside any transaction and off the event loop. Secrets are warm inside.
+    Raises KeyringProblem, having written nothing, when the key ring does not fit the databases.
     """
     global _boot_id, _last_beat
+    keyring.check_keyring()
     digests.warm()
     boot_id = start_boot(role=role).id
     _boot_id, _last_beat = boot_id, time.monotonic()

@@ -23,9 +23,5 @@ class InterruptsUncovered(Conflict):
     code, title = "interrupts_uncovered", "Every open approval of the run needs an answer at once"
 
 
-class ArgumentsInvalid(Invalid):
-    code, title = "arguments_invalid", "The edited arguments do not fit the tool's schema"
-
-
 class RuntimeUnavailable(DomainError):
     code, status, title = "runtime_unavailable", 503, "The agent runtime cannot be reached"

@@ -1,6 +1,6 @@
 """Refusals of drafts and publications."""
 
-from agents.errors import Conflict, TooLarge
+from agents.errors import Conflict, DomainError, TooLarge
 
 
 class DraftChanged(Conflict):
@@ -19,3 +19,10 @@ class NotPublishedHere(Conflict):
 
 class InstructionsTooLarge(TooLarge):
     code, title = "instructions_too_large", "Instructions may have at most 64 KiB"
+
+
+class IfMatchRequired(DomainError):
+    """A draft is written against the one that was seen; saying which is not optional."""
+
+    code, status = "if_match_required", 428
+    title = 'Send If-Match with the digest of the draft you saw, in quotes: "<64 hex>"'

@@ -61,6 +61,11 @@ class Config(BaseSettings):
     gateway_url: str = Field(default="", description="Where the runtime reaches the gateways.")
     runtime_url: str = Field(default="http://127.0.0.1:8010", description="Where web reaches it.")
     runtime_token: str = Field(default="", description="Authenticates web to the runtime.")
+    chat_origins: str = Field(
+        default="",
+        description="Origins of external front ends that may call the chat surface, spelled "
+        "exactly, comma separated.",
+    )
     outgoing_allowed: str = Field(
         default="",
         description="host:port pairs, comma separated, that may be private addresses.",

@@ -149,6 +149,8 @@ def _field_error(found: dict[str, Any]) -> dict[str, str]:
     """Where and what of one refused field, without the value that was sent."""
     kind = str(found["type"])
     location = [str(part) for part in found["loc"]]
+    if location[:1] == ["body"]:
+        del location[1:2]  # the operation's own name for its body says nothing
     if kind == "extra_forbidden":
         location = location[:-1]  # A member's name is the sender's text too.
         message = "Unknown members are refused"

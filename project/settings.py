@@ -41,7 +41,7 @@ INSTALLED_APPS = [
     "advertisements.apps.AdvertisementsConfig",
     "definitions.apps.DefinitionsConfig",
     "agents.apps.AgentsConfig",
-    "django.contrib.admin",
+    "project.apps.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -56,6 +56,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "project.middleware.RequestEdge",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -130,6 +131,10 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+CSRF_FAILURE_VIEW = "project.errors.csrf_failure"
+#: Bytes of a request body that Django reads; the gateways and the chat have their own bounds.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
+
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = False
@@ -158,6 +163,7 @@ Q_CLUSTER = {
 
 KEYRING_PATH = CONFIG.keyring_path or DATA_DIR / "keyring.json"
 KEYRING_JSON = CONFIG.keyring
+CHAT_ORIGINS = frozenset(split_list(CONFIG.chat_origins))
 OUTGOING_ALLOWED = split_list(CONFIG.outgoing_allowed)
 PUBLIC_URL = CONFIG.public_address
 GATEWAY_URL = CONFIG.gateway_address
@@ -167,13 +173,19 @@ RUNTIME_TOKEN = CONFIG.runtime_token
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "formatters": {
+        "line": {
+            "()": "project.logs.TypeOnlyFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
     "loggers": {
         # httpx logs full addresses at INFO; addresses of providers are nobody's business.
         "httpx": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
-        "mcp": {"level": "ERROR"},
+        # Its errors quote what tool servers sent.
+        "mcp": {"level": "CRITICAL"},
     },
 }

@@ -33,8 +33,6 @@ from agents.policy import Actor
 from agents.selectors.identity import actor_of
 from agents.services import grants, identity, keys, resources
 from agents.services.boots import start_boot
-from definitions.services.drafts import create_agent
-from definitions.services.drafts import create_agent
 from definitions.services import drafts
 
 PASSWORD = "correct horse battery staple"

@@ -96,14 +96,14 @@ def parse_json(data: bytes) -> Any:
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit + 1):
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
         level = [
             child
             for parent in level
             for child in (parent.values() if isinstance(parent, dict) else parent)
             if isinstance(child, dict | list)
-        ] if isinstance(level[0], dict | list) else []
+        ]
         if not level:
             return False
-    return True
+    return bool(level)

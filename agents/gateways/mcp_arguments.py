@@ -7,8 +7,10 @@ Whatever is left out here can only make the gateway accept more; the tool server
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,8 +25,10 @@ from referencing.exceptions import Unresolvable
 
 from agents.errors import ArgumentsInvalid, ToolUnavailable
 
-#: Keywords applied in one validation. A plain form with ten fields needs about thirty.
+#: Keywords applied in one validation, which takes about a second at worst. A plain form with ten
+#: fields needs thirty; what needs more than the quick ones is done again in a thread.
 MAX_STEPS = 50_000
+QUICK_STEPS = 500
 #: Compiled schemas kept, by the tool's digest, which covers the schema.
 KEPT = 256
 #: Characters of a schema's own rule that a refusal may quote.
@@ -39,21 +43,47 @@ class _TooManySteps(Exception):
     """The schema and the arguments together are more work than a call may cause."""
 
 
-def check_arguments(arguments: Mapping[str, Any], *, schema: dict[str, Any], digest: str) -> None:
+async def check_arguments(
+    arguments: Mapping[str, Any], *, schema: dict[str, Any], digest: str
+) -> None:
     """Raise ArgumentsInvalid unless *arguments* fit; *digest* is the tool's, which names *schema*.
 
     The refusal's ``path`` and ``rule`` say where and which keyword, and quote no argument. Raises
     ToolUnavailable for a schema that cannot be evaluated.
     """
+    if digest in _validators:
+        with suppress(_TooManySteps):
+            check_arguments_blocking(arguments, schema=schema, digest=digest, steps=QUICK_STEPS)
+            return
+    await asyncio.to_thread(check_arguments_blocking, arguments, schema=schema, digest=digest)
+
+
+def check_arguments_blocking(
+    arguments: Mapping[str, Any],
+    *,
+    schema: dict[str, Any],
+    digest: str,
+    steps: int = MAX_STEPS,
+) -> None:
+    """:func:`check_arguments` for threads."""
     try:
         rfc8785.dumps(dict(arguments))
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError):
         raise ArgumentsInvalid(rule="json") from None
-    validator = _compiled(digest) or _compile(digest, schema)
-    token = _steps_left.set([MAX_STEPS])
+    validator = _validators.get(digest) or _compile(digest, schema)
+    try:
+        _evaluate(validator, arguments, steps)
+    except _TooManySteps:
+        if steps < MAX_STEPS:
+            raise
+        raise ArgumentsInvalid(rule="complexity") from None
+
+
+def _evaluate(validator: Validator, arguments: Mapping[str, Any], steps: int) -> None:
+    token = _steps_left.set([steps])
     try:
         error = next(validator.iter_errors(dict(arguments)), None)
-    except (_TooManySteps, RecursionError, OverflowError):
+    except (RecursionError, OverflowError):
         raise ArgumentsInvalid(rule="complexity") from None
     except (Unresolvable, UnknownType):
         raise ToolUnavailable from None
@@ -75,10 +105,6 @@ def _invalid(error: ValidationError) -> ArgumentsInvalid:
 # --- compiling ------------------------------------------------------------------------------
 
 _validators: dict[str, Validator] = {}
-
-
-def _compiled(digest: str) -> Validator | None:
-    return _validators.get(digest)
 
 
 def _compile(digest: str, schema: dict[str, Any]) -> Validator:

@@ -27,7 +27,7 @@ META_TOOL_CALL = "mandate/toolCallId"
 def refusal(error: DomainError) -> MCPError:
     """The JSON-RPC error of a refusal: its title and code, never another party's text."""
     code = INVALID_PARAMS if isinstance(error, ArgumentsInvalid) else CODE_REFUSED
-    return MCPError(code, error.title, {"code": error.code, **error.extra})
+    return MCPError(code, error.title, {**error.extra, "code": error.code})
 
 
 def approval_required(approval_id: UUID) -> MCPError:

@@ -151,7 +151,7 @@ async def send(
     url: str | URL,
     *,
     headers: Mapping[str, str],
-    timeout: aiohttp.ClientTimeout,
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - a record of several limits
     data: bytes | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Send one request; a redirect comes back as the answer it is.

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import orjson
 
-from agents.errors import DomainError
+from agents.errors import DomainError, InternalError
 from agents.gateways.body import ClientGone
 from agents.problems import problem_document, problem_headers
 
@@ -26,12 +26,6 @@ Header = tuple[bytes, bytes]
 Shape = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class InternalError(DomainError):
-    """Something of ours broke. The log names its type under the request id, and nothing else."""
-
-    code, status, title = "internal", 500, "Something went wrong on our side"
-
-
 async def send_json(
     send: Send, value: Any, *, status: int = 200, headers: Iterable[Header] = ()
 ) -> None:
@@ -44,6 +38,7 @@ async def send_problem(
     send: Send, error: DomainError, request_id: str = "", *, shape: Shape | None = None
 ) -> None:
     """Answer with the problem document of a refusal."""
+    request_id = request_id or error.extra.get("request_id", "")
     document = problem_document(error, request_id)
     if shape is not None:
         document = shape(document)
@@ -56,9 +51,7 @@ async def send_problem(
 async def send_whole(send: Send, status: int, headers: list[Header], body: bytes) -> None:
     """Answer with one body of a known length."""
     length = (b"content-length", str(len(body)).encode())
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [*headers, length]}
-    )
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -66,7 +59,8 @@ def guard(app: App, *, shape: Shape | None = None) -> App:
     """Let no exception of *app* reach the server: it becomes a problem, if none has started.
 
     A DomainError answers for itself; anything else is ``internal`` with a request id. Only the
-    exception's type is logged, because its text may quote what a caller or a provider sent.
+    exception's type is logged, because its text may quote what a caller or a provider sent. An
+    answer that has started is left unfinished, and the server closes the connection.
     """
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,8 +85,6 @@ def guard(app: App, *, shape: Shape | None = None) -> App:
             )
             if not started:
                 await send_problem(send, InternalError(), request_id, shape=shape)
-            else:
-                raise
 
     return guarded
 

@@ -81,7 +81,11 @@ class RateCard(Row):
 
 
 class Connector(SealsFields, Row):
-    """An upstream MCP server. ``last_read_at`` is when its tools were last listed."""
+    """An upstream MCP server. ``last_read_at`` is when its tools were last listed.
+
+    ``read_started_at`` is when the newest reading began: claimed by one process at a time, and
+    over once ``last_read_at`` has passed it.
+    """
 
     organization = models.ForeignKey(Organization, models.PROTECT, related_name="connectors")
     name = models.CharField(max_length=120)
@@ -92,6 +96,7 @@ class Connector(SealsFields, Row):
     #: The reserved connector ``mandate``: its tools are ours and have no address.
     first_party = models.BooleanField(default=False)
     last_read_at = models.DateTimeField(null=True, blank=True)
+    read_started_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_error = models.CharField(max_length=60, blank=True, default="")
 
     class Meta:

@@ -6,12 +6,14 @@ containment changes are read FOR SHARE, so a revocation that commits first is al
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.db.backends.utils import CursorWrapper
 
 from agents import clock, sql
+from agents.choices import ToolState
 from agents.digests import credential_mac
 from agents.errors import KeyDead
 from agents.policy import KeyRow, KeyRows, ModelRow, Rights, ToolRow, effective_rights
@@ -96,6 +98,15 @@ def rights_of_key(
         agent_ids=_agents(cursor, key) if everything else (),
     )
     return effective_rights(rows, clock.now(cursor))
+
+
+def is_withheld(cursor: CursorWrapper, key: KeyRow, tool_name: str) -> bool:
+    """Whether a tool is granted and in the key's scope, and only its own state keeps it back."""
+    usable = tuple(
+        replace(tool, state=ToolState.ACCEPTED, connector_enabled=True)
+        for tool in _tools(cursor, key, tool_name)
+    )
+    return bool(effective_rights(KeyRows(key=key, tools=usable), clock.now(cursor)).tools)
 
 
 def read_key(

@@ -218,6 +218,15 @@ def store_outcome(*, approval_id: UUID, outcome_digest: str, is_error: bool) -> 
     )
 
 
+def release_claim(*, approval_id: UUID, boot_id: UUID) -> bool:
+    """Give a claim back whose call certainly was not sent: the same run's key may claim again."""
+    return bool(
+        Approval.objects.filter(
+            id=approval_id, state=ApprovalState.EXECUTING, executing_boot_id=boot_id
+        ).update(state=ApprovalState.APPROVED, executing_boot_id=None)
+    )
+
+
 def mark_uncertain(*, approval_id: UUID) -> bool:
     """Record that a claimed call was sent and nobody can tell what became of it."""
     return bool(

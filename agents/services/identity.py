@@ -109,16 +109,23 @@ def add_member(
     teams: list[Team] | None = None,
 ) -> Membership:
     """Give a user its one membership. Raises Conflict when it has one already."""
+    return add_member_step(actor, organization, user, role, teams or [])
+
+
+def add_member_step(
+    actor: Actor, organization: Organization, user: User, role: str, teams: list[Team]
+) -> Membership:
+    """:func:`add_member` inside the caller's transaction. A step."""
     require_operator(actor)
     if role not in Role.values:
         raise Invalid("The role is member or agent_manager.", field="role")
     if Membership.objects.filter(user=user).exists():
         raise Conflict("This user belongs to an organization already.")
     membership = Membership.objects.create(user=user, organization=organization, role=role)
-    _set_teams(membership, teams or [])
+    _set_teams(membership, teams)
     _audit(
         actor, organization.id, "member.add", "user", user.id,
-        role=role, teams=[str(t.id) for t in teams or []],
+        role=role, teams=[str(t.id) for t in teams],
     )  # fmt: skip
     return membership
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -40,6 +41,8 @@ def main() -> int:
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = uvicorn.Server(config)
+    gc.collect()
+    gc.freeze()  # what the imports made lives as long as the process
     server.run()
     return 0 if server.started else 1
 

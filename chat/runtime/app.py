@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -64,8 +63,6 @@ class RuntimeApp:
         await receive()
         async with build_http_client() as http:
             self._services = build_services(self._settings, http)
-            gc.collect()
-            gc.freeze()
             await send({"type": "lifespan.startup.complete"})
             await receive()
             self._services = None

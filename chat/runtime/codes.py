@@ -28,8 +28,14 @@ INTERNAL = "internal"
 TOOL_ERROR = "tool_error"
 TOOL_TIMEOUT = "tool_timeout"
 TOOL_UNREACHABLE = "tool_unreachable"
+TOOL_UNANSWERED = "tool_unanswered"
 ARGUMENTS_INVALID = "arguments_invalid"
 RESULT_TOO_LARGE = "result_too_large"
+
+#: Failures after which the call may have happened all the same; some are the gateway's codes.
+UNCERTAIN = frozenset(
+    {TOOL_TIMEOUT, TOOL_UNANSWERED, RESULT_TOO_LARGE, "connector_timeout", "connector_error"}
+)
 
 
 class RunFailed(Exception):

@@ -28,7 +28,7 @@ from pydantic_graph import End
 
 from chat.runtime import codes, history
 from chat.runtime.events import EventStream
-from chat.runtime.model import gateway_model
+from chat.runtime.model import GatewayModel, gateway_model
 from chat.runtime.outbox import Outbox
 from chat.runtime.settings import Settings
 from chat.runtime.tools import ToolClient
@@ -63,6 +63,10 @@ class Services:
     tools: ToolClient
     agent: Agent[None, Output]
 
+    def model(self, slug: str, *, key: str) -> GatewayModel:
+        """A virtual model, called with a run's key."""
+        return gateway_model(slug=slug, url=self.settings.models_url, key=key, http=self.http)
+
 
 def build_services(settings: Settings, http: httpx2.AsyncClient) -> Services:
     # A model that names a tool it was not given is told so; it costs a step like any other.
@@ -72,7 +76,9 @@ def build_services(settings: Settings, http: httpx2.AsyncClient) -> Services:
         deps_type=type(None),
         retries={"tools": 1_000, "output": 0},
     )
-    return Services(settings, http, ToolClient(http, settings.tools_url), agent)
+    services = Services(settings, http, ToolClient(http, settings.tools_url), agent)
+    services.model("warm-up", key="none")  # loads what the first run would otherwise wait for
+    return services
 
 
 async def execute(request: RunRequest, services: Services, outbox: Outbox) -> None:
@@ -140,12 +146,7 @@ class _Run:
             message_history=messages,
             deferred_tool_results=resumption.results if resumption else None,
             instructions=request.instructions or None,
-            model=gateway_model(
-                slug=request.model,
-                url=services.settings.models_url,
-                key=request.key,
-                http=services.http,
-            ),
+            model=services.model(request.model, key=request.key),
             model_settings=ModelSettings(max_tokens=request.output_limit),
             usage_limits=UsageLimits(request_limit=request.max_steps),
             toolsets=[GatewayToolset(request.tools, client=services.tools, key=request.key)],

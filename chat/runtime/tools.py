@@ -93,12 +93,12 @@ class ToolClient:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 status, body = await self._post(key, _request(name, arguments, meta), name)
-        except TimeoutError:
-            raise ToolRefused(codes.TOOL_TIMEOUT) from None
-        except httpx2.TimeoutException:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout):
+            raise ToolRefused(codes.TOOL_UNREACHABLE) from None
+        except (TimeoutError, httpx2.TimeoutException):
             raise ToolRefused(codes.TOOL_TIMEOUT) from None
         except httpx2.HTTPError:
-            raise ToolRefused(codes.TOOL_UNREACHABLE) from None
+            raise ToolRefused(codes.TOOL_UNANSWERED) from None
         return _read_answer(status, body)
 
     async def _post(self, key: str, content: bytes, name: str) -> tuple[int, bytes]:

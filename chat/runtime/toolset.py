@@ -21,6 +21,11 @@ JSON = dict[str, Any]
 
 def failure(code: str) -> ToolFailed:
     """What the model reads when a call came to nothing: short, stable, the code in it."""
+    if code in codes.UNCERTAIN:
+        return ToolFailed(
+            f"The tool call ended without a result: {code}. It may have happened; check before "
+            "you repeat it."
+        )
     return ToolFailed(f"The tool call failed: {code}.")
 
 

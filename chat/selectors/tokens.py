@@ -65,11 +65,11 @@ def _lives(row: ChatToken) -> bool:
             and key.revoked_at is None
             and (key.expires_at is None or key.expires_at > now)
         )
-    if row.source == TokenSource.SESSION:
+    if row.source == TokenSource.SESSION and row.user_id is not None:
         return Membership.objects.filter(
             user_id=row.user_id,
             organization_id=row.organization_id,
             active=True,
             user__is_active=True,
         ).exists()
-    return True
+    return row.source == TokenSource.OPERATOR

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -57,23 +57,44 @@ def encode(value: Any) -> bytes:
 
 async def append(place: Place, items: Sequence[Item], mode: Mode = "continue") -> list[Entry]:
     """Append entries durably and wake this process's readers. Raises LogClosed."""
-    rows = [_Row.seal(place, kind, payload) for kind, payload in items]
+    operation = _operation(place, items, mode)
     for attempt in range(ATTEMPTS):
         try:
-            first = await get_writer("content").run(
-                lambda cursor: _append(cursor, place, rows, mode)
-            )
+            first = await get_writer("content").run(operation)
             break
         except IntegrityError:  # another process took the same number
             if attempt == ATTEMPTS - 1:
                 raise
-    if first is None:
-        return []
-    entries = [
-        Entry(first + n, kind, place.run_id, payload) for n, (kind, payload) in enumerate(items)
-    ]
+    entries = _entries(first, place, items)
     hub.publish(place.session_id, entries)
     return entries
+
+
+def append_sync(place: Place, items: Sequence[Item], mode: Mode = "continue") -> list[Entry]:
+    """:func:`append` for threads; readers of this process find it when they look."""
+    operation = _operation(place, items, mode)
+    for attempt in range(ATTEMPTS):
+        try:
+            return _entries(get_writer("content").run_sync(operation), place, items)
+        except IntegrityError:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return []
+
+
+def _operation(
+    place: Place, items: Sequence[Item], mode: Mode
+) -> Callable[[CursorWrapper], int | None]:
+    rows = [_Row.seal(place, kind, payload) for kind, payload in items]
+    return lambda cursor: _append(cursor, place, rows, mode)
+
+
+def _entries(first: int | None, place: Place, items: Sequence[Item]) -> list[Entry]:
+    if first is None:
+        return []
+    return [
+        Entry(first + n, kind, place.run_id, payload) for n, (kind, payload) in enumerate(items)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +110,7 @@ class _Row:
         return cls(row_id, kind, vault.seal(payload, context))
 
 
-def _append(
-    cursor: CursorWrapper, place: Place, rows: Sequence[_Row], mode: Mode
-) -> int | None:
+def _append(cursor: CursorWrapper, place: Place, rows: Sequence[_Row], mode: Mode) -> int | None:
     """The first entry's number, or None when the end was told already."""
     last = sql.one(
         cursor,

@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -174,7 +175,8 @@ def tool_definitions() -> list[dict[str, Any]]:
     """What ``tools/list`` gives, without a running server: for the seed of an installation."""
     # The tools close over the book and touch it only when called.
     server = build_server(OrderBook.__new__(OrderBook))
-    tools = asyncio.run(server.list_tools())
+    with ThreadPoolExecutor(1) as apart:  # The caller may run an event loop of its own.
+        tools = apart.submit(lambda: asyncio.run(server.list_tools())).result()
     return [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,22 @@ def test_secrets_are_made_once_and_stay() -> None:
     digests.reset()
     assert (digests.keyed_digest(b"x"), digests.credential_mac("mk_x")) == (digest, mac)
     assert set(InstallationSecret.objects.values_list("name", flat=True)) == {"digest", "pepper"}
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_processes_that_start_together_agree_on_the_secrets() -> None:
+    barrier = threading.Barrier(6)
+
+    def make(_: int) -> bytes:
+        try:
+            barrier.wait(20)
+            return digests._made(digests.PEPPER)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(make, range(6)))) == 1
+    assert InstallationSecret.objects.count() == 1
 
 
 def test_digests_are_separate_by_purpose_and_by_installation() -> None:

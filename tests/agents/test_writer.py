@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError, connections
+from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from agents import writer as writer_module
 from agents.errors import Overloaded, StoreUnavailable
 from agents.writer import MAX_GROUP, Writer, get_writer, stop_all
+from agents.writer import calls as writer_calls
 from tests.conftest import SCRATCH
 
 
@@ -154,6 +154,39 @@ def test_one_failing_call_does_not_hurt_the_others(writer: Writer) -> None:
         with pytest.raises(LookupError):
             partial.result(20)
     assert stored() == [1, 2, 3]
+
+
+def test_a_call_that_fails_alone_leaves_nothing(writer: Writer) -> None:
+    def half_done(cursor: CursorWrapper) -> None:
+        insert(1)(cursor)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        writer.run_sync(half_done)
+    assert stored() == []
+    assert writer.run_sync(insert(2)) == 2
+    assert stored() == [2]
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "in a group"])
+def test_an_inner_transaction_that_breaks_hurts_its_call_only(writer: Writer, others: int) -> None:
+    """What the ORM does inside ``save()``: it marks the whole transaction as unusable."""
+
+    def broken(cursor: CursorWrapper) -> None:
+        with transaction.atomic(using=SCRATCH, savepoint=False):
+            insert(9)(cursor)
+            raise LookupError
+
+    gate = hold(writer)
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(writer.run_sync, insert(number)) for number in range(others)]
+        failing = pool.submit(writer.run_sync, broken)
+        wait_until(lambda: writer.waiting == others + 1)
+        gate.opened.set()
+        with pytest.raises(LookupError):
+            failing.result(20)
+        assert [call.result(20) for call in calls] == list(range(others))
+    assert stored() == list(range(others))
 
 
 def test_a_full_queue_refuses_before_anything_is_queued(engine: str) -> None:
@@ -336,7 +369,7 @@ async def test_a_cancellation_right_after_the_result_closes_too(
     """The result is there, the task is cancelled before it resumes and never sees it."""
     closed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    deliver = writer_module._deliver_here
+    deliver = writer_calls._deliver_here
 
     def deliver_and_cancel(calls: list[Any]) -> None:
         deliver(calls)
@@ -348,7 +381,7 @@ async def test_a_cancellation_right_after_the_result_closes_too(
 
         return close
 
-    monkeypatch.setattr(writer_module, "_deliver_here", deliver_and_cancel)
+    monkeypatch.setattr(writer_calls, "_deliver_here", deliver_and_cancel)
     task = asyncio.ensure_future(writer.run(insert(1), abandoned=closing))
     with pytest.raises(asyncio.CancelledError):
         await task

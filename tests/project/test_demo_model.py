@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import BaseTestServer, TestClient, TestServer
 from openai import AsyncOpenAI, NotFoundError
 from openai.types.chat import ChatCompletionChunk
 
@@ -119,11 +119,15 @@ ORDER = {"order": 1003, "customer": "Chloe Okafor", "email": "chloe@example.com"
         ("Which orders are shipped?", [("search_orders", {"query": "shipped"})]),
         ("list all orders", [("search_orders", {})]),
         (
-            'Email ada@example.com: "We are closed." Subject "Closing day"',
+            'Email ada@example.com that says "Order 7 is lost."',
             [
                 (
                     "send_email",
-                    {"to": "ada@example.com", "subject": "Closing day", "body": "Closing day"},
+                    {
+                        "to": "ada@example.com",
+                        "subject": "A message from us",
+                        "body": "Order 7 is lost.",
+                    },
                 )
             ],
         ),
@@ -132,18 +136,6 @@ ORDER = {"order": 1003, "customer": "Chloe Okafor", "email": "chloe@example.com"
 def test_it_calls_what_the_words_ask_for(
     text: str, expected: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    if "Closing day" in text:
-        text = 'Email ada@example.com that says "We are closed."'
-        expected = [
-            (
-                "send_email",
-                {
-                    "to": "ada@example.com",
-                    "subject": "A message from us",
-                    "body": "We are closed.",
-                },
-            )
-        ]
     assert called(Conversation().ask(text)) == expected
 
 
@@ -225,7 +217,7 @@ def test_it_looks_up_what_an_action_needs() -> None:
     ]
     last = talk.result({"id": 1})
     assert not last.calls
-    assert "Done: send email" in last.text
+    assert last.text.startswith("Done: send email")
 
 
 def test_it_does_two_things_one_after_the_other_and_never_twice() -> None:
@@ -392,13 +384,13 @@ def test_tool_choice_is_obeyed() -> None:
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[TestServer]:
+async def server() -> AsyncIterator[BaseTestServer]:
     async with TestServer(build_application(pace_ms=0)) as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def client(server: TestServer) -> AsyncIterator[AsyncOpenAI]:
+async def client(server: BaseTestServer) -> AsyncIterator[AsyncOpenAI]:
     address = str(server.make_url("/v1"))
     async with AsyncOpenAI(base_url=address, api_key="any", max_retries=0) as made:
         yield made
@@ -463,19 +455,21 @@ async def test_the_output_limit_cuts_and_says_so(client: AsyncOpenAI) -> None:
     assert cut.usage.completion_tokens == 5
 
 
-async def test_models_health_and_unknown_model(client: AsyncOpenAI, server: TestServer) -> None:
+async def test_models_health_and_unknown_model(client: AsyncOpenAI, server: BaseTestServer) -> None:
     assert [model.id async for model in client.models.list()] == [MODEL_ID]
     with pytest.raises(NotFoundError):
         await client.chat.completions.create(**{**request("hi"), "model": "other"})
-    async with TestClient(server) as http:
+    http: TestClient[Any, Any] = TestClient(server)
+    async with http:
         assert (await http.get("/health")).status == 200
 
 
 @pytest.mark.parametrize(
     "body", ["{", "[]", '{"model": "mandate-demo"}', '{"model": "mandate-demo", "messages": [1]}']
 )
-async def test_malformed_bodies_are_refused(server: TestServer, body: str) -> None:
-    async with TestClient(server) as http:
+async def test_malformed_bodies_are_refused(server: BaseTestServer, body: str) -> None:
+    http: TestClient[Any, Any] = TestClient(server)
+    async with http:
         response = await http.post("/v1/chat/completions", data=body)
         assert response.status == 400
         assert (await response.json())["error"]["message"]

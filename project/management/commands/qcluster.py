@@ -10,8 +10,7 @@ from django.conf import settings
 from django_q.management.commands.qcluster import Command as ClusterCommand
 
 from project.parent import bind_forks
-
-PID_FILE = "worker.pid"
+from project.processes import WORKER_PID_FILE
 
 
 class Command(ClusterCommand):  # type: ignore[misc]
@@ -21,4 +20,4 @@ class Command(ClusterCommand):  # type: ignore[misc]
         # Without this a killed cluster leaves its sentinel and workers taking jobs for ever.
         bind_forks()
         super().handle(*args, **options)
-        Path(settings.DATA_DIR, PID_FILE).write_text(str(os.getpid()), encoding="ascii")
+        Path(settings.DATA_DIR, WORKER_PID_FILE).write_text(str(os.getpid()), encoding="ascii")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import gc
-import os
-import secrets
 import socket
 import sys
 import time
@@ -14,26 +12,23 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
-from honcho.environ import parse_procfile
 
 from agents import digests, keyring
 from agents.errors import DomainError
-from project.config import ROOT, Config
+from project.config import Config
 from project.demo import addresses
 from project.demo.seed import installation_is_empty, seed_demo
-from project.household import Household, Member, answers, lives
-from project.management.commands.qcluster import PID_FILE
+from project.household import Household
+from project.processes import WORKER_PID_FILE, members, runs_here, runtime_place
 
 LOCK_FILE: Final = "serve.lock"
 #: A predecessor that was just killed may hold its ports a moment longer.
 PORT_GRACE_SECONDS: Final = 3.0
-LOOPBACK: Final = {"127.0.0.1", "localhost", "::1"}
 
 
 class Command(BaseCommand):
@@ -67,13 +62,14 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _run(self, config: Config) -> None:
-        Path(config.data_dir, PID_FILE).unlink(missing_ok=True)
+        Path(config.data_dir, WORKER_PID_FILE).unlink(missing_ok=True)
         # The children are forks of this process: they must share neither connections nor garbage.
         connections.close_all()
         gc.collect()
         gc.freeze()
         household = Household(
-            members(config), when_ready=lambda: _say(f"Mandate is ready on {_address(config)}")
+            members(config, settings.OUTGOING_ALLOWED),
+            when_ready=lambda: _say(f"Mandate is ready on {config.public_address}"),
         )
         household.loop()
         if household.fallen:
@@ -98,8 +94,8 @@ def only_one(data_dir: Path) -> Iterator[None]:
 def check_ports(config: Config) -> None:
     """Refuse when a needed port is taken, naming it and the variable that moves it."""
     wanted = [(config.bind, config.port, "PORT")]
-    if _runs_here(config):
-        host, port = _runtime_place(config)
+    if runs_here(config):
+        host, port = runtime_place(config)
         wanted.append((host, port, "RUNTIME_URL"))
     if addresses.uses_demo_model(config):
         wanted.append(("127.0.0.1", config.demo_model_port, "DEMO_MODEL_PORT"))
@@ -127,90 +123,6 @@ def _try_to_hold(held: ExitStack, host: str, port: int, variable: str) -> bool:
             f"Port {port} cannot be opened on {host} ({problem.strerror}). See {variable}."
         ) from problem
     return True
-
-
-def members(config: Config) -> list[Member]:
-    """The lines of the Procfile that run on this machine, each with its environment."""
-    token = config.runtime_token or secrets.token_urlsafe(32)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    bare = {"PATH": path}
-    allowed = ",".join(settings.OUTGOING_ALLOWED)
-    full = {**os.environ, **bare, "PYTHONUNBUFFERED": "1", "OUTGOING_ALLOWED": allowed}
-    if not config.runtime_token:
-        full["RUNTIME_TOKEN"] = token
-    runtime_host, runtime_port = _runtime_place(config)
-    environments = {
-        "web": full,
-        "worker": full,
-        "runtime": {
-            **bare,
-            "RUNTIME_BIND": runtime_host,
-            "RUNTIME_PORT": str(runtime_port),
-            "GATEWAY_URL": config.gateway_address,
-            "RUNTIME_TOKEN": token,
-        },
-        "demo-model": {
-            **bare,
-            "DEMO_MODEL_PORT": str(config.demo_model_port),
-            "DEMO_MODEL_PACE_MS": os.environ.get("DEMO_MODEL_PACE_MS", ""),
-        },
-        "demo-tools": {
-            **bare,
-            "DATA_DIR": str(config.data_dir),
-            "DEMO_TOOLS_PORT": str(config.demo_tools_port),
-            "DEMO_TOOLS_DB": os.environ.get("DEMO_TOOLS_DB", ""),
-            "DEMO_TOOLS_KEY": addresses.tools_key(config) if config.mandate_demo else "",
-        },
-    }
-    web_host = "127.0.0.1" if config.bind in {"0.0.0.0", "::"} else config.bind  # noqa: S104 - compared, not bound
-    health = {
-        "web": f"http://{_bracketed(web_host)}:{config.port}/health",
-        "runtime": f"http://{_bracketed(runtime_host)}:{runtime_port}/health",
-        "demo-model": f"http://127.0.0.1:{config.demo_model_port}/health",
-        "demo-tools": f"http://127.0.0.1:{config.demo_tools_port}/health",
-    }
-    left_out = set()
-    if not _runs_here(config):
-        left_out.add("runtime")
-    if not addresses.uses_demo_model(config):
-        left_out.add("demo-model")
-    if not config.mandate_demo:
-        left_out.add("demo-tools")
-    lines = parse_procfile((ROOT / "Procfile").read_text(encoding="utf-8")).processes
-    return [
-        Member(
-            name=name,
-            command=command,
-            environment=environments.get(name, full),
-            is_ready=_readiness(config, name, health),
-        )
-        for name, command in lines.items()
-        if name not in left_out
-    ]
-
-
-def _readiness(config: Config, name: str, health: dict[str, str]) -> Any:
-    if name in health:
-        return lambda: answers(health[name])
-    return lambda: lives(config.data_dir / PID_FILE)
-
-
-def _runtime_place(config: Config) -> tuple[str, int]:
-    parts = urlsplit(config.runtime_url)
-    return parts.hostname or "127.0.0.1", parts.port or 80
-
-
-def _runs_here(config: Config) -> bool:
-    """A runtime on another machine is started there, with the same RUNTIME_TOKEN."""
-    return _runtime_place(config)[0] in LOOPBACK
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _address(config: Config) -> str:
-    return config.public_address
 
 
 def _say(line: str) -> None:

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from agents.models import GatewayRequest
-from tests.serving import Served
 from tests.fakes.model_provider import FakeProvider, call, calls, echo, text
+from tests.serving import Served
 from tests.world import PROVIDER_CREDENTIAL, World
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
@@ -46,8 +46,10 @@ def test_the_stock_client_gets_an_answer(
     assert (row.key_accessor, row.resource_id) == (world.key.accessor, world.model.id)
     assert (row.input_tokens, row.output_tokens) == (11, 7)
     assert row.cost == 11 * 1 + 7 * 2
-    assert row.closed_at is not None and row.closed_at >= row.opened_at
-    assert row.first_byte_ms is not None and row.first_byte_ms <= (row.duration_ms or 0)
+    assert row.closed_at is not None
+    assert row.closed_at >= row.opened_at
+    assert row.first_byte_ms is not None
+    assert row.first_byte_ms <= (row.duration_ms or 0)
 
 
 def test_the_provider_gets_its_own_credential_and_name_of_the_model(

@@ -24,6 +24,7 @@ class ToolReply:
     status: int = 200
     body: bytes | None = None
     hang: bool = False
+    drop: bool = False
     delay: float = 0.0
     stream: bool = False
 
@@ -105,6 +106,8 @@ class FakeGateway(FakeProvider):
         except asyncio.CancelledError:
             self.mark_gone(recorded)
             raise
+        if reply.drop and request.transport is not None:
+            request.transport.abort()
         return _answer(asked["id"], reply)
 
 

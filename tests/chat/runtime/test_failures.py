@@ -3,11 +3,14 @@
 import json
 import logging
 
+import aiohttp
 import pytest
 
+from chat.runtime.app import RuntimeApp
+from chat.runtime.settings import Settings
 from chat.runtime.wire import MessageFrame
-from tests.chat.runtime.conftest import KEY, Web, run_request
-from tests.chat.runtime.gateway import FakeGateway, ToolReply
+from tests.chat.runtime.conftest import KEY, TOKEN, Web, run_request, serving
+from tests.chat.runtime.gateway import FakeGateway, ToolReply, result
 from tests.chat.runtime.test_tool_run import brackets_hold
 from tests.fakes.model_provider import (
     Reply,
@@ -37,7 +40,6 @@ from tests.fakes.model_provider import (
         (rate_limited(), "rate_limit_exceeded"),
         (raw(b"SECRET", "text/plain", 500), "model_failed"),
         (raw(b"<html>SECRET</html>", "text/html"), "model_failed"),
-        (redirect("http://127.0.0.1:1/v1/chat/completions"), "model_failed"),
         (text("", usage=None), "no_output"),
         (text("", finish="length"), "output_limit"),
         (text("x", finish="content_filter"), None),
@@ -55,6 +57,31 @@ async def test_each_failure_has_its_code_and_is_not_retried(
     assert told.final.outcome == ("error" if code else "success")
     assert len(gateway.completions) == 1
     assert "SECRET" not in str(told.frames)
+
+
+async def test_a_redirect_is_not_followed(web: Web, gateway: FakeGateway) -> None:
+    gateway.script(redirect(f"{gateway.url}/v1/chat/completions").but(status=307))
+
+    told = await web.turn("Hi")
+
+    assert told.final.code == "model_failed"
+    assert len(gateway.requests) == 1
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    gateway.script(calls(call("orders__status", {})), text("Done."))
+    gateway.on_tool("orders__status", result("shipped"))
+    app = RuntimeApp(Settings(gateway_url=gateway.url, token=TOKEN))
+
+    async with serving(app) as url, aiohttp.ClientSession() as session:
+        told = await Web(url, session).turn("Hi")
+
+    assert told.final.outcome == "success"
+    assert told.results == ["shipped"]
 
 
 @pytest.mark.parametrize("after_chunks", [1, 3])

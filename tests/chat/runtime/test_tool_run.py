@@ -68,7 +68,7 @@ async def test_every_call_gets_an_id_of_its_own_also_when_the_model_repeats_one(
 
     assert told.final.outcome == "success"
     assert len(set(told.call_ids)) == 4
-    assert "call_0" not in str(told.history)
+    assert "'call_0'" not in str(told.history)
     assert [c.arguments["order"] for c in gateway.tool_calls].count(1) == 2
     assert len(told.results) == 4
 
@@ -86,6 +86,8 @@ async def test_every_call_gets_an_id_of_its_own_also_when_the_model_repeats_one(
         ),
         (ToolReply(status=502, body=b"<html>SECRET"), "The tool call failed: tool_error."),
         (ToolReply(status=302, body=b""), "The tool call failed: tool_error."),
+        (rpc_error(-32603, {"code": "connector_timeout"}), "connector_timeout. It may have"),
+        (ToolReply(drop=True), "tool_unanswered. It may have happened"),
     ],
 )
 async def test_a_failed_call_is_told_to_the_model_once_without_a_retry(

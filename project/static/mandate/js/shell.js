@@ -65,12 +65,17 @@ function tell(text) {
   const open = dialog?.open ? dialog.querySelector(".dialog-body") : null;
   (open ?? document.querySelector(".notices")).prepend(notice);
 }
+/** What asks by itself, unasked, does not complain either. */
+const isQuiet = (event) => event.target.matches(".rail-count");
+document.addEventListener("mandate:refused", (event) => tell(event.detail.text));
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;
+  if (event.detail.xhr.getResponseHeader("HX-Trigger")) return; // it says more itself
+  if (isQuiet(event)) return;
   if (status === 401 || status === 403) tell("Your session does not allow this. Reload and sign in again.");
   else tell(`The server refused the request (${status}). Nothing was changed.`);
 });
-document.addEventListener("htmx:sendError", () => tell("The server cannot be reached. What you typed is still here."));
+document.addEventListener("htmx:sendError", (event) => isQuiet(event) || tell("The server cannot be reached. What you typed is still here."));
 
 // A list filter works without JavaScript too; with it, rows are hidden as one types.
 for (const input of document.querySelectorAll("[data-filter]")) {

@@ -42,8 +42,10 @@ export class Api {
   #expires = 0;
   #minting = null;
 
-  constructor({ environment }) {
+  /** A token names one environment, and one agent or (without) all of them. */
+  constructor({ environment, agent = null }) {
     this.environment = environment;
+    this.agent = agent;
   }
 
   async #mint() {
@@ -51,7 +53,7 @@ export class Api {
     const response = await send("/apps/v1/tokens", {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-CSRFToken": csrf },
-      body: JSON.stringify({ environment: this.environment }),
+      body: JSON.stringify({ environment: this.environment, agent: this.agent }),
     });
     if (!response.ok) throw await problemOf(response);
     const body = await response.json();
@@ -89,7 +91,7 @@ export class Api {
     return this.open(path, { ...options, accept: "text/event-stream" });
   }
 
-  threads = () => this.json("/apps/v1/threads");
+  threads = (before = null) => this.json(`/apps/v1/threads${before ? `?before=${encodeURIComponent(before)}` : ""}`);
   thread = (id) => this.json(`/apps/v1/threads/${encodeURIComponent(id)}`);
   rename = (id, title) => this.json(`/apps/v1/threads/${encodeURIComponent(id)}`, { method: "PATCH", body: { title } });
   erase = (id) => this.json(`/apps/v1/threads/${encodeURIComponent(id)}`, { method: "DELETE" });

@@ -43,7 +43,8 @@ export class ApprovalCard extends EventTarget {
     slot(root, "headline").textContent = visible(headline);
     slot(root, "agent").textContent = call.agent ?? "";
     slot(root, "version").textContent = /^\d+$/.test(call.version ?? "") ? `v${call.version}` : (call.version ?? "");
-    slot(root, "path").textContent = [...(call.path ?? []), call.tool ?? ""].join(" → ");
+    const path = call.path ?? [];
+    slot(root, "path").textContent = [...(path.length > 1 ? path : []), call.tool ?? ""].join(" → ");
     for (const name of ["agent", "version", "path"]) if (!slot(root, name).textContent) slot(root, name).remove();
     const rows = Object.entries(call.arguments ?? {}).map(([name, value]) => el("div", {}, el("dt", {}, visible(name)), el("dd", {}, pretty(value))));
     slot(root, "arguments").replaceChildren(...(rows.length ? rows : [el("div", { class: "none" }, el("dt", {}, "no arguments"), el("dd", {}, "{}"))]));

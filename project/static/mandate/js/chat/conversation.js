@@ -83,6 +83,7 @@ export class Conversation {
     this.answers = new Map();
     this.tools = new Map();
     this.users = new Set();
+    this.notes = new Set();
     this.lastUserText = "";
     this.group = null;
     this.last = null;
@@ -185,23 +186,20 @@ export class Conversation {
         this.tools.get(event.toolCallId)?.endArguments();
         break;
       case "TOOL_CALL_RESULT":
-        this.#result(event, at);
+        this.tools.get(event.toolCallId)?.finish(textOf(event.content), at);
         break;
       default:
     }
   }
 
-  #result(message, at = null) {
-    const state = message.metadata?.state ?? (message.error ? "failed" : "done");
-    this.tools.get(message.toolCallId)?.finish(textOf(message.content) || message.error || "", { state, at });
-  }
-
-  /** Rebuild from the server's messages, oldest first. Ids that are known stay as they are. */
-  load(messages) {
+  /** Rebuild from the server's messages, oldest first. What is known stays in its place. */
+  load(messages, { failed = () => {} } = {}) {
     for (const message of messages) {
       if (message.role === "user") this.addUser(message.id, textOf(message.content));
       else if (message.role === "assistant") this.#loadAnswer(message);
-      else if (message.role === "tool") this.#result(message);
+      else if (message.role === "tool") this.tools.get(message.toolCallId)?.showResult(textOf(message.content));
+      if (message.error) failed(message.error);
+      else if (message.stopped && !this.answers.has(message.id)) this.note(message.id);
     }
     this.greet();
   }
@@ -217,13 +215,7 @@ export class Conversation {
       if (message.html) answer.showHtml(message.html);
       answer.settle(message.stopped ? "stopped" : "");
     }
-    for (const call of message.toolCalls ?? []) {
-      const known = this.tools.has(call.id);
-      const line = this.#tool(call.id, call.function.name);
-      if (known) continue;
-      line.addArguments(call.function.arguments);
-      line.endArguments();
-    }
+    for (const call of message.toolCalls ?? []) this.#tool(call.id, call.function.name).load(call);
   }
 
   /** Open lines of a run that is over get the state that says what became of them. */
@@ -242,8 +234,11 @@ export class Conversation {
     this.last?.settle(note);
   }
 
-  note(text) {
-    this.place(el("p", { class: "thinking" }, icon("circle-stop"), text));
+  /** Says once that the run was stopped, where no answer carries the mark. */
+  note(key) {
+    if (this.notes.has(key)) return;
+    this.notes.add(key);
+    this.place(el("p", { class: "thinking" }, icon("circle-stop"), "Stopped."));
   }
 
   /** An error stands in the thread: plain words, what one can do, and what to tell an operator. */

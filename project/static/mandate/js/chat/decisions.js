@@ -1,18 +1,28 @@
 // The cards of one interrupted run: decided one by one, submitted together.
 import { el } from "../dom.js";
 
+// What ended an approval, by the reason that the server gives.
 const ENDED = {
-  person: "Somebody already decided this in another window.",
-  expired: "It expired before your decision arrived. Nothing was done.",
-  stopped: "The run was stopped before your decision arrived. Nothing was done.",
-  contained: "The agent was unpublished before your decision arrived. Nothing was done.",
+  unpublished: "The agent was unpublished, which ended this request. Nothing was done.",
+  suspended: "The agent was suspended, which ended this request. Nothing was done.",
+  grant_revoked: "The agent lost a permission, which ended this request. Nothing was done.",
+  tool_changed: "The tool changed, which ended this request. Nothing was done.",
+  tool_gone: "The tool is gone, which ended this request. Nothing was done.",
+  tool_withdrawn: "The tool was withdrawn, which ended this request. Nothing was done.",
+  superseded: "The conversation went on without this request. Nothing was done.",
+  cancelled: "The run was stopped, which ended this request. Nothing was done.",
+  run_ended: "The run ended, and this request with it. Nothing was done.",
 };
 
-/** What a card says after the server refused a decision with 409. */
-function endedText(problem) {
-  const { extra, code, message } = problem;
-  if (code === "approval_expired") return ENDED.expired;
-  return message || ENDED[extra.ended_by] || ENDED.person;
+/** What a card says after the server refused a decision with 409: who or what was first. */
+function endedText({ extra, code, message }) {
+  if (code === "approval_expired") return "It expired before your decision arrived. Nothing was done.";
+  if (code === "approval_already_decided") {
+    if (extra.reason) return ENDED[extra.reason] ?? `${message} Nothing was done.`;
+    if (extra.state === "denied") return "You already denied this in another window.";
+    return "You already approved this in another window.";
+  }
+  return message;
 }
 
 export class Decisions {

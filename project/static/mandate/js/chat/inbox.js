@@ -4,10 +4,9 @@ import { ApprovalCard } from "./approval.js";
 import { Decisions } from "./decisions.js";
 import { el } from "../dom.js";
 import { readEvents } from "./sse.js";
-import { setCount } from "./count.js";
+import { countAgain } from "./count.js";
 
 const apis = new Map();
-const groups = [];
 
 function apiFor(environment) {
   if (!apis.has(environment)) apis.set(environment, new Api({ environment }));
@@ -24,19 +23,14 @@ async function submit({ environment, agent, thread }, resume) {
   }
 }
 
-function count() {
-  setCount(groups.reduce((sum, group) => sum + group.alive.length, 0));
-}
-
 for (const root of document.querySelectorAll("[data-thread]")) {
   const place = root.dataset;
   const cards = [...root.querySelectorAll("[data-interrupt]")].map((node) => new ApprovalCard(JSON.parse(node.dataset.interrupt), node));
   const group = new Decisions({
     cards,
     submit: (resume) => submit(place, resume),
-    onend: count,
+    onend: countAgain,
     link: () => el("a", { href: place.url }, "Open the conversation"),
   });
   root.append(group.bar);
-  groups.push(group);
 }

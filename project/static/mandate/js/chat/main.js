@@ -4,18 +4,18 @@ import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Session } from "./session.js";
 import { Threads } from "./threads.js";
-import { showCount } from "./count.js";
+import { countAgain } from "./count.js";
 
 const root = document.querySelector("[data-chat]");
 const { agent, base, environment } = root.dataset;
 const home = `${base}?environment=${encodeURIComponent(environment)}`;
 
-const api = new Api({ environment });
+const api = new Api({ environment, agent });
 const conversation = new Conversation(root);
 const session = new Session({ api, agent, conversation, thread: root.dataset.thread || null, onchange });
 session.composer = new Composer(root, { send: (text) => session.send(text), stop: () => session.stop() });
 const threads = new Threads(root, {
-  api, base, agent, environment, current: session.thread,
+  api, base, environment, current: session.thread,
   onerased: () => window.location.assign(home),
 });
 
@@ -25,7 +25,7 @@ function onchange(what) {
     threads.current = session.thread;
   }
   threads.refresh().catch(() => {}); // the list is a convenience; the conversation tells its own errors
-  showCount(api).catch(() => {});
+  countAgain();
 }
 
 function refused(problem) {

@@ -29,17 +29,20 @@ export class Session {
       return;
     }
     const thread = await this.#rebuild();
-    if (thread.active_run) await this.#follow(thread.active_run);
+    await this.#followIfRunning(thread);
   }
 
   async #rebuild() {
     const thread = await this.api.thread(this.thread);
-    this.view.load(thread.messages);
-    if (!thread.active_run) this.view.closeTools("unknown", new Set(thread.interrupts.map((one) => one.toolCallId)));
+    this.view.load(thread.messages, { failed: (error) => this.#failed(error) });
     if (thread.interrupts.length) this.#ask(thread.interrupts);
-    else if (thread.last_error) this.#failed(thread.last_error);
     this.view.toLatest();
     return thread;
+  }
+
+  /** The messages hold what happened up to `lastSeq`; the stream tells the rest. */
+  async #followIfRunning({ run }) {
+    if (run?.state === "running") await this.#follow({ id: run.id, after: run.lastSeq });
   }
 
   /** A new user turn. Open approvals are cancelled by the same request, never behind its back. */
@@ -94,7 +97,7 @@ export class Session {
   }
 
   async #follow(run) {
-    this.#begin({ id: run.id ?? run, after: run.after ?? 0 });
+    this.#begin(run);
     try {
       await this.#consume(await this.api.attach(this.thread, this.run.id, this.run.after, this.run.abort.signal));
     } catch (problem) {
@@ -165,8 +168,7 @@ export class Session {
       this.composer.unqueue();
     } else if (outcome === "cancelled") {
       this.view.closeTools("stopped");
-      this.view.settleLast();
-      this.view.note("Stopped. What was said so far is kept.");
+      this.view.announce("Stopped. What was said so far is kept.");
       this.composer.unqueue();
     } else {
       this.view.settleLast();
@@ -192,9 +194,8 @@ export class Session {
     const thread = await this.api.thread(this.thread);
     if (this.run) return;
     this.view.load(thread.messages);
-    this.view.closeTools("stopped");
-    if (thread.active_run) await this.#follow(thread.active_run);
-    else if (thread.interrupts.length) this.#ask(thread.interrupts);
+    if (thread.interrupts.length) this.#ask(thread.interrupts);
+    else await this.#followIfRunning(thread);
   }
 
   #ask(interrupts) {

@@ -4,14 +4,13 @@ import { exact, refreshTimes, relative } from "../time.js";
 
 const BADGES = {
   running: ["running", "pill-info"],
-  interrupted: ["waiting for you", "pill-info"],
+  waiting: ["waiting for you", "pill-info"],
 };
 
 export class Threads {
-  constructor(root, { api, base, agent, environment, current, onerased }) {
+  constructor(root, { api, base, environment, current, onerased }) {
     this.api = api;
     this.base = base;
-    this.agent = agent;
     this.environment = environment;
     this.current = current;
     this.onerased = onerased;
@@ -20,6 +19,7 @@ export class Threads {
     this.search = slot(root, "thread-search");
     this.dialog = document.querySelector("[data-slot=delete-dialog]");
     this.items = [];
+    this.next = null;
     this.search.addEventListener("input", () => this.render());
     document.addEventListener("keydown", (event) => {
       if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {
@@ -32,8 +32,17 @@ export class Threads {
   }
 
   async refresh() {
-    const all = (await this.api.threads()).threads;
-    this.items = all.filter((thread) => thread.agent === this.agent && thread.environment === this.environment);
+    const { items, next } = await this.api.threads();
+    this.items = items;
+    this.next = next;
+    this.render();
+  }
+
+  async #older() {
+    const { items, next } = await this.api.threads(this.next);
+    const known = new Set(this.items.map((thread) => thread.id));
+    this.items.push(...items.filter((thread) => !known.has(thread.id)));
+    this.next = next;
     this.render();
   }
 
@@ -41,6 +50,10 @@ export class Threads {
     const wanted = this.search.value.trim().toLowerCase();
     const shown = this.items.filter((thread) => (thread.title ?? "").toLowerCase().includes(wanted));
     this.list.replaceChildren(...shown.map((thread) => this.#row(thread)));
+    if (this.next) {
+      const more = el("button", { class: "button button-quiet button-small button-wide", type: "button", onclick: () => this.#older().catch(() => {}) }, "Show older conversations");
+      this.list.append(el("li", {}, more));
+    }
     this.none.hidden = shown.length > 0;
     this.none.textContent = this.items.length ? "No conversation matches." : "Your conversations with this agent appear here.";
     refreshTimes(this.list);
@@ -51,13 +64,13 @@ export class Threads {
   }
 
   #row(thread) {
-    const when = new Date(thread.updated_at);
+    const when = new Date(thread.active_at);
     const badge = BADGES[thread.state];
     const link = el(
       "a",
       { href: `${this.base}${thread.id}/?environment=${encodeURIComponent(thread.environment)}` },
       el("span", { class: "thread-title" }, this.#title(thread)),
-      el("span", { class: "thread-meta" }, el("time", { datetime: thread.updated_at, title: exact(when), "data-relative": true }, relative(when)), badge ? el("span", { class: `pill ${badge[1]}` }, badge[0]) : null),
+      el("span", { class: "thread-meta" }, el("time", { datetime: thread.active_at, title: exact(when), "data-relative": true }, relative(when)), badge ? el("span", { class: `pill ${badge[1]}` }, badge[0]) : null),
     );
     const menu = el(
       "details",

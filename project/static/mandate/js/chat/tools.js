@@ -8,6 +8,8 @@ const STATES = {
   failed: ["circle-alert", "failed", "danger"],
   denied: ["ban", "denied", ""],
   stopped: ["circle-stop", "stopped", ""],
+  expired: ["clock", "expired", ""],
+  void: ["ban", "not run", ""],
   unknown: ["circle-dashed", "outcome unknown", "caution"],
 };
 
@@ -75,10 +77,22 @@ export class ToolLine {
     this.args.textContent = readable(this.text || "{}");
   }
 
-  finish(content, { state = "done", at = null } = {}) {
+  showResult(content) {
     this.result.textContent = readable(content);
     this.resultPart.hidden = false;
-    this.setState(state, seconds(this.started, at));
+  }
+
+  finish(content, at) {
+    this.showResult(content);
+    this.setState("done", seconds(this.started, at));
+  }
+
+  /** What the server knows of the call; it wins over what the stream told. */
+  load({ function: { arguments: text }, state, seconds: duration, edited }) {
+    this.text = text;
+    this.args.textContent = readable(text || "{}");
+    const notes = [edited ? "edited" : "", duration === undefined ? "" : `${duration.toFixed(1)} s`];
+    this.setState(state in STATES ? state : "unknown", notes.filter(Boolean).join(" · "));
   }
 }
 
@@ -106,7 +120,7 @@ export class ToolGroup {
 
   #summarise() {
     if (this.lines.length < 2) return;
-    const order = ["waiting", "running", "failed", "unknown", "denied", "stopped", "done"];
+    const order = ["waiting", "running", "failed", "unknown", "denied", "expired", "void", "stopped", "done"];
     const state = order.find((one) => this.lines.some((line) => line.state === one));
     const [name, text, tone] = STATES[state];
     const count = this.lines.filter((line) => line.state === state).length;

@@ -1,32 +1,21 @@
-"""The group-commit writer: one thread and one connection per process and database.
-
-Calls queue up; the thread takes everything that waits, runs it in one transaction with a savepoint
-for each call, and delivers results only after the COMMIT. Alone in the queue, a call waits for
-nothing; under load, one commit pays for many.
-"""
+"""The thread that groups calls into transactions."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from typing import Any, Generic, TypeVar, cast
+from typing import Any
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.utils import CursorWrapper
 
 from agents.errors import Overloaded, StoreUnavailable
+from agents.writer.calls import Call, LoopCall, Operation, T, ThreadCall, deliver
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-Operation = Callable[[CursorWrapper], T]
 
 #: Calls that may wait; the next one is refused before it is queued.
 MAX_WAITING = 1_024
@@ -37,79 +26,6 @@ MAX_ATTEMPTS = 3
 
 #: SQLSTATE of serialization failures and deadlocks: the call lost a race and may win the next.
 _LOST_RACES = frozenset({"40001", "40P01"})
-
-
-class Call(Generic[T]):
-    """One operation in the queue. Posted ones are nobody's: a failure is logged, by type only."""
-
-    #: Whether it takes one of the bounded places.
-    counted = False
-
-    def __init__(self, operation: Operation[T], *, full: bool = False) -> None:
-        self.operation = operation
-        self.full = full
-        self.attempts = 0
-        self.result: T | None = None
-        self.error: BaseException | None = None
-
-    def wanted(self) -> bool:
-        """Whether anybody still waits; asked before the operation runs."""
-        return True
-
-    def deliver(self) -> None:
-        """Hand over the result or the error; nothing the second time."""
-        if self.error is not None:
-            logger.error("a posted operation failed: %s", type(self.error).__name__)
-
-
-class ThreadCall(Call[T]):
-    """A thread waits for it."""
-
-    counted = True
-
-    def __init__(self, operation: Operation[T], *, full: bool) -> None:
-        super().__init__(operation, full=full)
-        self.future: Future[T] = Future()
-
-    def deliver(self) -> None:
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(cast("T", self.result))
-
-
-class LoopCall(Call[T]):
-    """A task waits for it; delivered on its event loop, one wake-up for a whole group."""
-
-    counted = True
-
-    def __init__(
-        self, operation: Operation[T], *, full: bool, on_abandoned: Callable[[T], object]
-    ) -> None:
-        super().__init__(operation, full=full)
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = self.loop.create_future()
-        self.on_abandoned = on_abandoned
-
-    def wanted(self) -> bool:
-        return not self.future.cancelled()
-
-    def deliver(self) -> None:
-        if self.future.cancelled():
-            self.abandon()
-        elif self.future.done():
-            return
-        elif self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(cast("T", self.result))
-
-    def abandon(self) -> None:
-        """Nobody will see the result of what was committed."""
-        if self.error is None:
-            self.on_abandoned(cast("T", self.result))
 
 
 class Writer:
@@ -283,7 +199,7 @@ class Writer:
                 return group
             self._fail(group)
             return []
-        self._deliver(call for call in group if call not in again)
+        deliver(call for call in group if call not in again)
         return again
 
     def _run_one(self, connection: BaseDatabaseWrapper, call: Call[Any], *, alone: bool) -> bool:
@@ -342,26 +258,7 @@ class Writer:
         failed = list(calls)
         for call in failed:
             call.error = StoreUnavailable()
-        self._deliver(failed)
-
-    def _deliver(self, calls: Iterable[Call[Any]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[LoopCall[Any]]] = {}
-        for call in calls:
-            if isinstance(call, LoopCall):
-                by_loop.setdefault(call.loop, []).append(call)
-            else:
-                call.deliver()
-        for loop, waiting in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_deliver_here, waiting)
-            except RuntimeError:  # The loop is closed and its tasks with it.
-                for call in waiting:
-                    call.abandon()
-
-
-def _deliver_here(calls: list[LoopCall[Any]]) -> None:
-    for call in calls:
-        call.deliver()
+        deliver(failed)
 
 
 def _execute(connection: BaseDatabaseWrapper, statement: str) -> None:
@@ -377,39 +274,3 @@ def _is_lost(connection: BaseDatabaseWrapper) -> bool:
 
 def _lost_race(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in _LOST_RACES
-
-
-# --- one per process and database -----------------------------------------------------------
-
-_lock = threading.Lock()
-_writers: dict[str, Writer] = {}
-
-
-def get_writer(alias: str = "default") -> Writer:
-    """This process's writer of one database; it starts with its first call."""
-    writer = _writers.get(alias)
-    if writer is None:
-        with _lock:
-            writer = _writers.setdefault(alias, Writer(alias))
-    return writer
-
-
-def stop_all(timeout: float = 3.0) -> None:
-    """Drain and end every writer; the next :func:`get_writer` makes a new one."""
-    with _lock:
-        writers = list(_writers.values())
-        _writers.clear()
-    for writer in writers:
-        if not writer.stop(timeout):
-            logger.warning("the writer of %s did not drain in time", writer.alias)
-
-
-def _forget_after_fork() -> None:
-    # Threads do not survive a fork: a child's first call makes its own writer.
-    global _lock
-    _lock = threading.Lock()
-    _writers.clear()
-
-
-atexit.register(stop_all)
-os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,115 @@
+"""The call to a provider: its credential, its time limits, and codes instead of its words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+
+from agents import vault
+from agents.errors import (
+    DomainError,
+    ProviderAuth,
+    ProviderError,
+    ProviderRateLimited,
+    ProviderRefused,
+    ProviderTimeout,
+)
+from agents.gateways import outgoing
+from agents.gateways.model_hop import Admission
+from agents.models import ModelProvider
+from agents.models.sealing import seal_context
+
+#: Seconds for a whole answer: longer than any run, whose key dies at 15 minutes.
+TOTAL_SECONDS = 900.0
+#: Seconds of silence before the first byte and between two.
+SILENCE_SECONDS = 300.0
+#: Bytes of one whole answer.
+MAX_ANSWER_BYTES = 32 * 2**20
+
+_CODES: dict[int, type[ProviderError]] = {
+    400: ProviderRefused,
+    401: ProviderAuth,
+    403: ProviderAuth,
+    404: ProviderRefused,
+    408: ProviderTimeout,
+    413: ProviderRefused,
+    422: ProviderRefused,
+    429: ProviderRateLimited,
+    504: ProviderTimeout,
+}
+
+
+@asynccontextmanager
+async def upstream(
+    admission: Admission, body: bytes, *, stream: bool
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Send *body* and yield the provider's successful answer, unread.
+
+    Every failure, also one while the answer is read inside the block, is a ProviderError with a
+    stable code; the provider's text is neither read nor kept. Raises DamagedContent when the
+    credential does not open, DestinationRefused when the address may not be connected to.
+    """
+    accept = "text/event-stream" if stream else "application/json"
+    headers = {
+        "content-type": "application/json",
+        "accept": accept,
+        "accept-encoding": "identity",
+        "user-agent": "mandate",
+        **_authorization(admission),
+    }
+    timeout = aiohttp.ClientTimeout(
+        total=TOTAL_SECONDS, connect=outgoing.CONNECT_SECONDS, sock_read=SILENCE_SECONDS
+    )
+    url = f"{admission.model.base_url}/chat/completions"
+    try:
+        async with outgoing.send(
+            "POST", url, headers=headers, data=body, timeout=timeout
+        ) as response:
+            _require_success(response, accept)
+            yield response
+    except DomainError:
+        raise
+    except TimeoutError:
+        raise ProviderTimeout from None
+    except (aiohttp.ClientError, OSError, ValueError):
+        raise ProviderError from None
+
+
+async def whole_answer(response: aiohttp.ClientResponse) -> tuple[bytes, dict[str, Any]]:
+    """An answer that is not a stream: its bytes, and what they say. Raises ProviderError."""
+    try:
+        data = await outgoing.read_bounded(response, MAX_ANSWER_BYTES)
+    except outgoing.AnswerTooLong:
+        raise ProviderError("The provider's answer exceeds the limit.") from None
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise ProviderError from None
+    # Some providers report a failure under status 200.
+    if not isinstance(document, dict) or document.get("error") or "choices" not in document:
+        raise ProviderError
+    return data, document
+
+
+def _authorization(admission: Admission) -> dict[str, str]:
+    model = admission.model
+    if model.credential is None:
+        return {}
+    context = seal_context(
+        ModelProvider, "credential", model.provider_id, admission.organization_id
+    )
+    credential = vault.unseal(model.credential, context).decode()
+    return {"authorization": f"Bearer {credential}"}
+
+
+def _require_success(response: aiohttp.ClientResponse, accept: str) -> None:
+    if response.status != 200:
+        raise _CODES.get(response.status, ProviderError)
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProviderError
+    if response.content_type != accept:
+        raise ProviderError

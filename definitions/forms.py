@@ -1,0 +1,66 @@
+"""Forms of the agent page. They check shapes; the services decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from definitions.selectors.editor import ModelChoice, ToolChoice
+
+
+def _text(rows: int, extra: str = "") -> forms.Textarea:
+    return forms.Textarea(attrs={"class": f"input {extra}".strip(), "rows": rows})
+
+
+class DraftForm(forms.Form):
+    """The three parts of a definition, and the digest of the draft that the person saw."""
+
+    instructions = forms.CharField(
+        required=False, strip=False, widget=_text(16, "editor-instructions")
+    )
+    model = forms.ChoiceField(
+        required=False,
+        widget=forms.Select(attrs={"class": "input"}),
+        help_text="A governed model: its operator decides provider, limits and price.",
+    )
+    tools = forms.MultipleChoiceField(required=False)
+    base = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    #: The digest of the other person's draft, when this one shall replace it.
+    overwrite = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self, models: Sequence[ModelChoice], tools: Sequence[ToolChoice], *args: Any, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.offered_models, self.offered_tools = models, tools
+        model, tool = self.fields["model"], self.fields["tools"]
+        assert isinstance(model, forms.ChoiceField)
+        assert isinstance(tool, forms.ChoiceField)
+        model.choices = [("", "Choose a model"), *((str(m.id), m.label) for m in models)]
+        tool.choices = [(str(t.tool.id), t.name) for t in tools]
+
+
+class RationaleForm(forms.Form):
+    """Why somebody publishes or unpublishes."""
+
+    rationale = forms.CharField(
+        label="Why",
+        max_length=2_000,
+        widget=_text(3),
+        help_text="Kept with the version and in the audit, so it holds no instructions.",
+    )
+
+
+class PublishForm(RationaleForm):
+    """Exactly which definition goes where. ``version`` publishes an existing one again."""
+
+    environment = forms.SlugField()
+    digest = forms.CharField(max_length=64)
+    version = forms.IntegerField(required=False, min_value=1)
+    key = forms.CharField(max_length=128)
+
+
+class UnpublishForm(RationaleForm):
+    environment = forms.SlugField()
