@@ -26,7 +26,11 @@ def die_with_parent(parent: int) -> None:
 
 
 def bind_forks() -> None:
-    """Make every process that this one forks from now on die with it, and theirs with them."""
+    """Make every process that this one forks from now on die with it, and theirs with them.
+
+    They leave the process group too: a signal to the group, as Ctrl-C or a process manager sends
+    it, reaches this process alone, and how its forks stop is its own affair.
+    """
     os.register_at_fork(before=_remember, after_in_child=_follow)
 
 
@@ -36,4 +40,5 @@ def _remember() -> None:
 
 
 def _follow() -> None:
+    os.setpgid(0, 0)
     die_with_parent(_forking)

@@ -83,7 +83,13 @@ def test_a_keys_text_is_shown_once(manager: Api) -> None:
 
 def test_a_keys_scope_is_said_explicitly(world: World, manager: Api) -> None:
     body = {"environment": "production", "name": "worker"}
-    for scope in ({}, {"all_grants": False}, {"all_grants": True, "models": []}, {"other": []}):
+    refused: list[dict[str, Any]] = [
+        {},
+        {"all_grants": False},
+        {"all_grants": True, "models": []},
+        {"other": []},
+    ]
+    for scope in refused:
         problem_of(manager.post(f"{AGENT}/keys", {**body, "scope": scope}), 422, "invalid")
     scope = {"models": [str(world.model.id)]}
     minted = manager.post(f"{AGENT}/keys", {**body, "scope": scope, "lifetime": 60}).json()["key"]

@@ -149,6 +149,16 @@ def test_a_canary_in_a_session_is_found() -> None:
 
 
 @in_database
+def test_a_columns_declared_type_hides_nothing() -> None:
+    """SQLite keeps any value in a column of any type; PostgreSQL has stranger types."""
+    sqlite = connection.vendor == "sqlite"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE typed (moment {'datetime' if sqlite else 'text[]'})")
+        cursor.execute("INSERT INTO typed VALUES (%s)", [CANARY if sqlite else ["first", CANARY]])
+    assert places(scan_control(canaries=[CANARY])) == {"typed.moment"}
+
+
+@in_database
 def test_public_tool_metadata_is_the_only_exception(planted_table: str) -> None:
     public = "Refunds an order in whole or in part, and tells the customer by mail."
     make_tool(description=public, name=CANARY)

@@ -11,6 +11,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tests.e2e.site import Site
+from tests.e2e.stage import stage
+
+__all__ = ["stage"]
 
 #: Refusals that a journey provokes on purpose are told in the console too; they are no faults.
 EXPECTED = "Failed to load resource: the server responded with a status of"
@@ -32,7 +35,7 @@ def browser() -> Iterator[Browser]:
     """Debian's chromium, or the one that ``CHROMIUM`` names."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if path is None:
-        pytest.skip("chromium is missing: `apt-get install chromium`, or set CHROMIUM to its path")
+        pytest.fail("chromium is missing: `apt-get install chromium`, or set CHROMIUM to its path")
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)

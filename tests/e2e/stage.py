@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from django.conf import settings
 
 from agents.models import Tool
@@ -245,3 +246,14 @@ def interrupts(stream: list[JSON]) -> list[JSON]:
     assert last["outcome"]["type"] == "interrupt", last
     found: list[JSON] = last["outcome"]["interrupts"]
     return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path, stored_secrets: None) -> Iterator[Stage]:
+    """The stage of one test, with its upstreams; servers are started by the test."""
+    with (
+        FakeProvider() as provider,
+        FakeMCP(tools=shop_tools()) as mcp,
+        make_stage(tmp_path, provider, mcp) as made,
+    ):
+        yield made

@@ -21,12 +21,8 @@ from tests.agents.gateways.mcp_support import (
 from tests.fakes.mcp_server import FakeMCP, tool
 from tests.fakes.model_provider import FakeProvider
 from tests.serving import Served, served
-from tests.world import (
-    World,
-    allow,
-    boot,  # noqa: F401 - a fixture
-    make_world,
-)
+from tests.world import World, allow, make_world
+from tests.world import boot as boot  # noqa: PLC0414 - a fixture
 
 T = TypeVar("T")
 

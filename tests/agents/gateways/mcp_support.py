@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from agents import content_store
-from agents.choices import Classification, InitiatorKind
+from agents.choices import Classification, InitiatorKind, ToolState
 from agents.gateways import calls, mcp_gateway, outgoing
 from agents.gateways.refresh import refresh_now
 from agents.models import Approval, Boot, Connector, Grant, Run, Tool
@@ -65,7 +65,7 @@ def gateway_served() -> Iterator[McpServed]:
 def review_all(world: World, connector: Connector, *, read: Sequence[str] = ()) -> dict[str, Tool]:
     """Accept every tool as an operator would; those in *read* as read, the others as action."""
     accepted = {}
-    for tool in Tool.objects.filter(connector=connector):
+    for tool in Tool.objects.filter(connector=connector).exclude(state=ToolState.GONE):
         accepted[tool.name] = review_tool(
             actor=world.operator,
             tool=tool,

@@ -21,6 +21,7 @@ from agents.gateways.refresh import Refresher, refresh_now
 from agents.models import Connector, Tool
 from agents.services import resources
 from agents.services.connectors import Reading, claim_reading, fail_reading
+from agents.writer import get_writer
 from tests.agents.gateways.mcp_support import (
     CREDENTIAL,
     Bench,
@@ -40,6 +41,10 @@ def upstream_era(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(mcp_upstream, "MODE", request.param)
     era: str = request.param
     return era
+
+
+def shop() -> Connector:
+    return Connector.objects.get(slug="shop")
 
 
 def change(bench: Bench) -> None:
@@ -131,10 +136,10 @@ def test_a_list_that_cannot_be_read_stops_calls(
     assert bench.code(key, "status", {}) == "connector_error"
     assert bench.fake.total == calls
     bench.connector.refresh_from_db()
-    eventually(lambda: Connector.objects.get().last_error == "connector_error")
+    eventually(lambda: shop().last_error == "connector_error")
     monkeypatch.undo()
     assert not bench.call(key, "status", {}).is_error
-    assert Connector.objects.get().last_error == ""
+    assert shop().last_error == ""
 
 
 def test_unused_lists_are_read_every_five_minutes(bench: Bench) -> None:
@@ -155,7 +160,7 @@ def test_unused_lists_are_read_every_five_minutes(bench: Bench) -> None:
 
 def test_a_disabled_connector_loses_its_session(bench: Bench) -> None:
     bench.call(bench.world.key_text, "status", {})
-    upstream = Upstream.of_connector(Connector.objects.get())
+    upstream = Upstream.of_connector(shop())
     assert refresh.active().pool.live(upstream) is not None
     resources.change_connector(actor=bench.world.operator, connector=bench.connector, enabled=False)
     bench.gateway.run(lambda: refresh.active().sweep())
@@ -167,7 +172,7 @@ def test_several_processes_read_once(bench: Bench) -> None:
     """Two refreshers stand for two processes; only the database is between them."""
 
     async def both() -> int:
-        upstream = Upstream.of_connector(await asyncio.to_thread(Connector.objects.get))
+        upstream = Upstream.of_connector(await asyncio.to_thread(shop))
         one, two = Refresher(), Refresher()
         async with one.running(), two.running():
             for each in (one, two):
@@ -186,8 +191,6 @@ def test_a_claim_is_exclusive_until_it_is_lost(bench: Bench) -> None:
     connector_id = bench.connector.id
 
     def claim(since: timedelta = timedelta()) -> Reading:
-        from agents.writer import get_writer
-
         return get_writer().run_sync(
             lambda c: claim_reading(c, connector_id, since=clock.now(c) - since)
         )
@@ -196,8 +199,6 @@ def test_a_claim_is_exclusive_until_it_is_lost(bench: Bench) -> None:
     assert claim() is Reading.BUSY
     with clock.shifted(timedelta(seconds=21)):
         assert claim() is Reading.CLAIMED
-    from agents.writer import get_writer
-
     get_writer().run_sync(lambda c: fail_reading(c, connector_id, "connector_error"))
     assert claim() is Reading.CLAIMED
     refresh_now(bench.connector)
@@ -235,7 +236,7 @@ def test_a_new_address_gets_the_new_credential_alone(bench: Bench, settings: Any
         assert bench.code(key, "status", {}) == "tool_unavailable"
         assert other.total == 0
         refresh_now(bench.connector)
-        review_all(bench.world, Connector.objects.get(id=bench.connector.id), read=["status"])
+        review_all(bench.world, shop(), read=["status"])
         calls = bench.fake.total
         assert not bench.call(key, "status", {}).is_error
         assert bench.fake.total == calls
@@ -250,7 +251,7 @@ def test_a_private_address_is_not_connected_to(bench: Bench, settings: Any) -> N
     requests = bench.fake.requests
     with pytest.raises(DestinationRefused):
         refresh_now(bench.connector)
-    assert Connector.objects.get().last_error == "destination_refused"
+    assert shop().last_error == "destination_refused"
     assert bench.code(bench.world.key_text, "status", {}) == "destination_refused"
     assert bench.fake.requests == requests
 

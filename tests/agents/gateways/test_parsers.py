@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, MutableMapping
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -212,7 +213,7 @@ END = st.sampled_from([b"\n\n", b"\r\n\r\n"])
 
 def pieces_of(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     places = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(places)]
 
 
 @given(

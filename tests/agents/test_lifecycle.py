@@ -1,0 +1,134 @@
+"""A process's boot, its heartbeat and its sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agents import lifecycle, vault
+from agents.choices import RequestKind, RequestState
+from agents.clock import database_now
+from agents.errors import KeyringProblem
+from agents.models import Boot, GatewayRequest
+from agents.services.boots import end_boot, start_boot
+from agents.writer import get_writer
+from tests.world import boot as boot  # noqa: PLC0414 - a fixture
+from tests.world import make_world
+
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(lifecycle, "SWEEP_SECONDS", 0.05)
+
+
+def wait_for(condition: Any, seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def open_request(boot: Boot) -> GatewayRequest:
+    return GatewayRequest.objects.create(
+        id=uuid4(),
+        organization_id=uuid4(),
+        boot_id=boot.id,
+        kind=RequestKind.MODEL,
+        state=RequestState.OPEN,
+        opened_at=database_now(),
+    )
+
+
+def test_a_process_outside_a_boot_has_no_id() -> None:
+    with pytest.raises(RuntimeError):
+        lifecycle.current_boot_id()
+    assert lifecycle.heartbeat_age() == float("inf")
+
+
+def test_a_boot_beats_until_it_ends(quick: None) -> None:
+    with lifecycle.booted("worker") as boot_id:
+        assert lifecycle.current_boot_id() == boot_id
+        boot = Boot.objects.get(id=boot_id)
+        assert (boot.role, boot.ended_at) == ("worker", None)
+        wait_for(lambda: Boot.objects.get(id=boot_id).heartbeat_at > boot.heartbeat_at)
+        assert lifecycle.heartbeat_age() < 2
+    ended = Boot.objects.get(id=boot_id)
+    assert ended.ended_at is not None
+    with pytest.raises(RuntimeError):
+        lifecycle.current_boot_id()
+
+
+def test_a_boot_that_somebody_else_ended_grows_stale(
+    quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with lifecycle.booted() as boot_id:
+        wait_for(lambda: lifecycle.heartbeat_age() < 1)
+        end_boot(boot_id)
+        wait_for(lambda: lifecycle.heartbeat_age() > 0.5)
+    assert "was ended by another process" in caplog.text
+
+
+def test_what_is_queued_is_written_before_the_boot_ends() -> None:
+    with lifecycle.booted() as boot_id:
+        boot = Boot.objects.get(id=boot_id)
+        request = open_request(boot)
+        get_writer().post(
+            lambda _c: GatewayRequest.objects.filter(id=request.id).update(state=RequestState.OK)
+        )
+    request.refresh_from_db()
+    assert request.state == RequestState.OK
+
+
+def test_a_process_without_the_needed_keys_does_not_start(
+    settings: Any, stored_secrets: None
+) -> None:
+    make_world()
+    settings.KEYRING_JSON = '{"active": "new", "keys": {"new": "' + "A" * 43 + '="}}'
+    vault.reset()
+    with pytest.raises(KeyringProblem), lifecycle.booted():
+        pytest.fail("it started")
+    assert not Boot.objects.exists()
+
+
+def test_sweeps_run_at_the_start_and_again_whatever_one_of_them_does(
+    quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds: list[str] = []
+    dead = start_boot(role="web")
+    end_boot(dead.id)
+    lost = open_request(dead)
+
+    def broken() -> None:
+        rounds.append("broken")
+        raise ValueError("SECRET")
+
+    monkeypatch.setattr(lifecycle, "_sweeps", {})
+    lifecycle.register_sweep("broken", broken)
+    lifecycle.register_sweep("whole", lambda: rounds.append(threading.current_thread().name))
+
+    async def live() -> None:
+        async with lifecycle.sweeping():
+            assert len(rounds) == 2
+            await asyncio.to_thread(wait_for, lambda: len(rounds) >= 6)
+
+    asyncio.run(live())
+    lost.refresh_from_db()
+    assert (lost.state, lost.code) == (RequestState.LOST, "interrupted_by_restart")
+    assert rounds[1].startswith("sweeps")
+    assert "ValueError" in caplog.text
+    assert "SECRET" not in caplog.text
+
+
+def test_a_live_boots_calls_are_left_alone(boot: Boot) -> None:
+    request = open_request(boot)
+    lifecycle.run_sweeps()
+    request.refresh_from_db()
+    assert request.state == RequestState.OPEN
