@@ -20,7 +20,7 @@ from uuid import UUID
 from django.db import connections
 
 from agents import content_store, digests, keyring
-from agents.services.boots import HEARTBEAT_SECONDS, beat, end_boot, start_boot
+from agents.services.boots import HEARTBEAT_SECONDS, beat, end_boot, observe_as, start_boot
 from agents.services.sweeps import sweep_control
 from agents.writer import get_writer, stop_all
 
@@ -61,6 +61,7 @@ def booted(role: str = "web") -> Iterator[UUID]:
     digests.warm()
     boot_id = start_boot(role=role).id
     _boot_id, _last_beat = boot_id, time.monotonic()
+    observe_as(boot_id)
     stopping = threading.Event()
     heart = threading.Thread(target=_beat_until, args=(stopping, boot_id), name="heartbeat")
     heart.daemon = True
@@ -72,6 +73,7 @@ def booted(role: str = "web") -> Iterator[UUID]:
         heart.join(2 * HEARTBEAT_SECONDS)
         stop_all()  # What was queued belongs to this boot: it is written before the boot ends.
         end_boot(boot_id)
+        observe_as(None)
         _boot_id, _last_beat = None, -math.inf
 
 

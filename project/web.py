@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import cast
 
 from django.core.asgi import get_asgi_application
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.backends.utils import CursorWrapper
 
 from agents import lifecycle
@@ -55,7 +55,11 @@ def build() -> App:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "http":
-            await choose(scope)(scope, receive, send)
+            try:
+                await choose(scope)(scope, receive, send)
+            except asyncio.CancelledError:
+                # The server ends and cancels what is left; it would print a traceback for each.
+                logger.info("a request was cut off by the end of the process")
         elif kind == "lifespan":
             await _lifespan(receive, send, [mcp_gateway.lifespan, routes.lifespan])
         elif kind == "websocket":
@@ -156,6 +160,8 @@ class Health:
                 )
         except TimeoutError:
             raise StoreUnavailable("A database does not answer in time.") from None
+        except DatabaseError:
+            raise StoreUnavailable from None
 
 
 def _select(cursor: CursorWrapper) -> None:

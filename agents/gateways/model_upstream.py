@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import orjson
 
 from agents import vault
@@ -46,7 +45,7 @@ _CODES: dict[int, type[ProviderError]] = {
 @asynccontextmanager
 async def upstream(
     admission: Admission, body: bytes, *, stream: bool
-) -> AsyncIterator[aiohttp.ClientResponse]:
+) -> AsyncIterator[outgoing.Response]:
     """Send *body* and yield the provider's successful answer, unread.
 
     Every failure, also one while the answer is read inside the block, is a ProviderError with a
@@ -61,7 +60,7 @@ async def upstream(
         "user-agent": "mandate",
         **_authorization(admission),
     }
-    timeout = aiohttp.ClientTimeout(
+    timeout = outgoing.TimeLimits(
         total=TOTAL_SECONDS, connect=outgoing.CONNECT_SECONDS, sock_read=SILENCE_SECONDS
     )
     url = f"{admission.model.base_url}/chat/completions"
@@ -75,11 +74,11 @@ async def upstream(
         raise
     except TimeoutError:
         raise ProviderTimeout from None
-    except (aiohttp.ClientError, OSError, ValueError):
+    except (outgoing.TransportError, OSError, ValueError):
         raise ProviderError from None
 
 
-async def whole_answer(response: aiohttp.ClientResponse) -> tuple[bytes, dict[str, Any]]:
+async def whole_answer(response: outgoing.Response) -> tuple[bytes, dict[str, Any]]:
     """An answer that is not a stream: its bytes, and what they say. Raises ProviderError."""
     try:
         data = await outgoing.read_bounded(response, MAX_ANSWER_BYTES)
@@ -106,7 +105,7 @@ def _authorization(admission: Admission) -> dict[str, str]:
     return {"authorization": f"Bearer {credential}"}
 
 
-def _require_success(response: aiohttp.ClientResponse, accept: str) -> None:
+def _require_success(response: outgoing.Response, accept: str) -> None:
     if response.status != 200:
         raise _CODES.get(response.status, ProviderError)
     if response.headers.get("content-encoding", "identity").lower() != "identity":

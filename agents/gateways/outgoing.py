@@ -24,6 +24,11 @@ from yarl import URL
 from agents.errors import DestinationRefused
 from agents.vetting import check_host, check_ip
 
+# Names for callers, who import no HTTP client themselves.
+Response = aiohttp.ClientResponse
+TimeLimits = aiohttp.ClientTimeout
+TransportError = aiohttp.ClientError
+
 #: Seconds to get a connection, TLS included.
 CONNECT_SECONDS = 10.0
 #: An idle connection is closed after this many seconds, and its name resolved and vetted anew.
@@ -124,7 +129,7 @@ def session() -> aiohttp.ClientSession:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            timeout=TimeLimits(total=None, connect=CONNECT_SECONDS),
         )
     return found
 
@@ -140,7 +145,7 @@ def runtime_session() -> aiohttp.ClientSession:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            timeout=TimeLimits(total=None, connect=CONNECT_SECONDS),
         )
     return found
 
@@ -151,12 +156,12 @@ async def send(
     url: str | URL,
     *,
     headers: Mapping[str, str],
-    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - a record of several limits
+    timeout: TimeLimits,  # noqa: ASYNC109 - a record of several limits
     data: bytes | None = None,
-) -> AsyncIterator[aiohttp.ClientResponse]:
+) -> AsyncIterator[Response]:
     """Send one request; a redirect comes back as the answer it is.
 
-    Raises DestinationRefused before anything is sent, else aiohttp.ClientError or TimeoutError.
+    Raises DestinationRefused before anything is sent, else TransportError or TimeoutError.
     Leaving the block early closes the connection, which cancels the call upstream.
     """
     target = URL(url) if isinstance(url, str) else url
@@ -167,7 +172,7 @@ async def send(
         yield response
 
 
-async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
+async def read_bounded(response: Response, limit: int) -> bytes:
     """The whole body, of at most *limit* bytes. Raises AnswerTooLong, having read no more."""
     if response.content_length is not None and response.content_length > limit:
         raise AnswerTooLong

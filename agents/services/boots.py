@@ -8,6 +8,7 @@ import socket
 import uuid
 
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Q
 
 from agents import clock, sql
 from agents.models import Boot
@@ -15,6 +16,16 @@ from agents.models import Boot
 #: A boot whose heartbeat is older than this, by the database's clock, is dead.
 DEAD_AFTER = dt.timedelta(seconds=5)
 HEARTBEAT_SECONDS = 1.0
+#: An observer whose own heartbeat is older than this was held up itself, and judges nobody.
+BLIND_AFTER = dt.timedelta(seconds=2.5)
+
+_observer: uuid.UUID | None = None
+
+
+def observe_as(boot_id: uuid.UUID | None) -> None:
+    """Name this process's own boot, by whose heartbeat it knows whether it may judge others."""
+    global _observer
+    _observer = boot_id
 
 
 def start_boot(*, role: str) -> Boot:
@@ -46,9 +57,14 @@ def end_boot(boot_id: uuid.UUID) -> None:
 
 
 def dead_boot_ids() -> list[uuid.UUID]:
-    """Boots that ended or whose heartbeat is too old."""
+    """Boots that ended or whose heartbeat is too old.
+
+    A database that was locked for seconds let nobody's heartbeat through, this process's
+    included: then only those that ended count.
+    """
     now = clock.database_now()
-    rows = Boot.objects.filter(ended_at__isnull=False) | Boot.objects.filter(
-        heartbeat_at__lt=now - DEAD_AFTER
-    )
-    return list(rows.values_list("id", flat=True))
+    dead = Q(ended_at__isnull=False)
+    held_up = Boot.objects.filter(id=_observer, heartbeat_at__lt=now - BLIND_AFTER)
+    if _observer is None or not held_up.exists():
+        dead |= Q(heartbeat_at__lt=now - DEAD_AFTER)
+    return list(Boot.objects.filter(dead).values_list("id", flat=True))

@@ -22,7 +22,7 @@ MAX_WAITING = 1_024
 #: Calls in one transaction: more would only lengthen the wait of the first.
 MAX_GROUP = 64
 #: How often a call is tried whose effects were certainly undone: deadlocks, lost connections.
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 5
 
 #: SQLSTATE of serialization failures and deadlocks: the call lost a race and may win the next.
 _LOST_RACES = frozenset({"40001", "40P01"})

@@ -16,7 +16,6 @@ from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
-    ModelRequest,
     ModelResponse,
     ModelResponsePart,
     ToolCallPart,
@@ -51,9 +50,7 @@ def load(history: Sequence[JSON]) -> list[ModelMessage]:
 
 
 def dump(message: ModelMessage) -> JSON:
-    """One message as JSON. Instructions stay out: each run brings the current ones."""
-    if isinstance(message, ModelRequest):
-        message = replace(message, instructions=None)
+    """One message as JSON."""
     dumped: list[JSON] = ModelMessagesTypeAdapter.dump_python(
         [message], mode="json", exclude_none=True
     )

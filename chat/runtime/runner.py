@@ -1,7 +1,8 @@
 """One run: drives the agent library step by step and tells web everything as frames.
 
 The order is the contract (see the wire): a message's frame comes when the message is complete, and
-a call's result is shown to people only after the frame that keeps it for the model.
+a call's result is shown to people only after the frame that keeps it for the model. Requests leave
+before the library adds the instructions to them, so histories hold none.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
-from agents.choices import ParkedState, RunState
+from agents.choices import ApprovalState, ParkedState, RunState
 from agents.errors import DamagedContent, DomainError, NotPublished
 from agents.gateways.mcp_listing import ToolDefinition, tool_definitions
 from agents.lifecycle import current_boot_id
-from agents.models import Agent, ParkedCall, Run
+from agents.models import Agent, Approval, ParkedCall, Run
 from agents.selectors.rights import rights_of_text
 from agents.services.approvals import bind_approvals
 from agents.services.runs import PinnedDefinition, Principal, RunStart, StartedRun, begin_run
@@ -168,8 +168,9 @@ def begin_branch(
 ) -> Job:
     """Begin the run that resumes an interrupted one, and those of the children it waits for.
 
-    A step. Each run is bound to what was approved in the run it resumes. A child that cannot
-    begin becomes a failed call of its parent; only the branch's own refusal is raised.
+    A step. Each run is bound to what was approved in the run it resumes, unless another version
+    asked for it than the one that runs now: that is void. A child that cannot begin becomes a
+    failed call of its parent; only the branch's own refusal is raised.
     """
     old = branch.old
     start = RunStart(
@@ -187,7 +188,13 @@ def begin_branch(
         parent=parent,
     )
     job = begin_job(start, branch.role, client_thread_id, message=message)
-    for earlier in _and_what_it_resumed(old):
+    earlier_runs = _and_what_it_resumed(old)
+    Approval.objects.filter(
+        run_id__in=earlier_runs, state=ApprovalState.APPROVED, resume_run__isnull=True
+    ).exclude(definition_digest=branch.role.pinned.digest).update(
+        state=ApprovalState.VOID, void_reason="superseded"
+    )
+    for earlier in earlier_runs:
         bind_approvals(interrupted_run_id=earlier, resume_run=job.run)
     children = tuple(
         _begin_waiting(waiting, job.run, principal, client_thread_id) for waiting in branch.waiting

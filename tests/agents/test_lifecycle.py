@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import threading
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from agents.choices import RequestKind, RequestState
 from agents.clock import database_now
 from agents.errors import KeyringProblem
 from agents.models import Boot, GatewayRequest
-from agents.services.boots import end_boot, start_boot
+from agents.services.boots import dead_boot_ids, end_boot, start_boot
 from agents.writer import get_writer
 from tests.world import boot as boot  # noqa: PLC0414 - a fixture
 from tests.world import make_world
@@ -125,6 +126,23 @@ def test_sweeps_run_at_the_start_and_again_whatever_one_of_them_does(
     assert rounds[1].startswith("sweeps")
     assert "ValueError" in caplog.text
     assert "SECRET" not in caplog.text
+
+
+def test_a_process_that_was_held_up_itself_declares_nobody_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lock of the whole database makes every heartbeat old: that is nobody's death."""
+    monkeypatch.setattr(lifecycle, "HEARTBEAT_SECONDS", 600)
+    other = start_boot(role="web")
+    gone = start_boot(role="web")
+    end_boot(gone.id)
+    with lifecycle.booted() as boot_id:
+        both = Boot.objects.filter(id__in=[other.id, boot_id])
+        both.update(heartbeat_at=database_now() - dt.timedelta(seconds=6))
+        assert dead_boot_ids() == [gone.id]
+        Boot.objects.filter(id=boot_id).update(heartbeat_at=database_now())
+        assert sorted(dead_boot_ids()) == sorted([gone.id, other.id])
+        monkeypatch.setattr(lifecycle, "HEARTBEAT_SECONDS", 0)
 
 
 def test_a_live_boots_calls_are_left_alone(boot: Boot) -> None:

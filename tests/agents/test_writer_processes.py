@@ -150,5 +150,5 @@ def test_a_deadlock_between_two_writers_costs_nobody_an_error(server: Writer) ->
         calls = [pool.submit(crossing, 1, 2, "a"), pool.submit(crossing, 2, 1, "b")]
         assert [call.result(30) for call in calls] == ["a", "b"]
     other.stop()
-    assert len(tries) == 3  # One of them lost the race and ran again.
+    assert len(tries) >= 3  # One of them lost the race and ran again.
     assert {"".join(sorted(note)) for (note,) in run("SELECT note FROM entry")} == {"ab"}

@@ -8,12 +8,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from tests.e2e.site import Site
 from tests.e2e.stage import stage
 
 __all__ = ["stage"]
+
+#: Milliseconds; two busy cores are slow, a hang is slower.
+PATIENCE = 20_000
+expect.set_options(timeout=PATIENCE)
 
 #: Refusals that a journey provokes on purpose are told in the console too; they are no faults.
 EXPECTED = "Failed to load resource: the server responded with a status of"
@@ -82,7 +93,7 @@ def visit(site: Site, browser: Browser) -> Iterator[Callable[..., Visitor]]:
         visitor = Visitor(site, context, page)
         page.on("console", visitor.hear)
         page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         opened.append(visitor)
         if username:
             visitor.sign_in(username)

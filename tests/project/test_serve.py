@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -19,6 +19,7 @@ import pytest
 from project.config import ROOT, Config
 from project.demo import addresses
 from project.processes import members
+from tests import postgres
 from tests.processes import free_port
 
 pytestmark = pytest.mark.e2e
@@ -35,6 +36,7 @@ class Serve:
     runtime_port: int
     model_port: int
     tools_port: int
+    databases: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,6 +48,7 @@ class Serve:
             "RUNTIME_URL": f"http://127.0.0.1:{self.runtime_port}",
             "DEMO_MODEL_PORT": str(self.model_port),
             "DEMO_TOOLS_PORT": str(self.tools_port),
+            **self.databases,
         }
 
     @property
@@ -181,6 +184,25 @@ def test_kill_9_of_the_parent_leaves_nothing_behind(serve: Serve) -> None:
     assert "passwords" not in serve.output
     serve.process.send_signal(signal.SIGINT)
     assert serve.process.wait(20) == 0
+
+
+@pytest.mark.postgres
+def test_it_runs_on_postgresql_as_well(serve: Serve) -> None:
+    names = [postgres.create_database() for _ in range(2)]
+    serve.databases = {
+        "DATABASE_URL": postgres.url(names[0]),
+        "CONTENT_DATABASE_URL": postgres.url(names[1]),
+    }
+    serve.start()
+    assert httpx.get(f"http://127.0.0.1:{serve.port}/health").status_code == 200
+    assert not list(serve.directory.glob("*.sqlite3-wal"))
+
+    assert serve.process is not None
+    serve.process.terminate()
+    assert serve.process.wait(20) == 0
+    assert "Traceback" not in serve.output, serve.output
+    for name in names:
+        postgres.drop_database(name)
 
 
 def test_when_one_process_ends_by_itself_all_stop_and_it_is_named(serve: Serve) -> None:

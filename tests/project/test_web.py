@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, MutableMapping
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from django.db import OperationalError
 from django.db.backends.utils import CursorWrapper
 
 from agents import lifecycle
@@ -63,12 +65,11 @@ def test_a_database_that_does_not_answer_is_unhealthy(
     site: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_cursor: CursorWrapper) -> None:
-        raise OSError
+        raise OperationalError
 
     monkeypatch.setattr(web, "_select", broken)
     answer = httpx.get(f"{site.url}/health")
-    assert answer.status_code == 500 or answer.json()["code"] == "store_unavailable"
-    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
 
 
 def test_health_is_read_only(site: Served) -> None:
@@ -104,8 +105,6 @@ def test_static_files_are_served_and_revalidated(site: Served) -> None:
 )
 def test_nothing_beside_the_static_files_is_served(site: Served, path: str) -> None:
     raw_request = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    import socket
-
     with socket.create_connection(("127.0.0.1", site.port)) as client:
         client.sendall(raw_request.encode())
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
@@ -178,9 +177,9 @@ def test_a_part_that_does_not_start_ends_the_process_with_no_text(
 
     monkeypatch.setattr(module, "lifespan", broken)
     sent, _ = speak_lifespan(web.build())
-    assert sent == [
-        {"type": "lifespan.startup.failed", "message": "Cannot start: ValueError"},
-    ]
+    [message] = sent
+    assert message["type"] == "lifespan.startup.failed"
+    assert "SECRET" not in message["message"]
     assert not Boot.objects.filter(ended_at=None).exists()
 
 
@@ -192,21 +191,21 @@ def test_a_terminated_process_closes_its_streams_and_rows(
     world = make_world(provider_url=fake_provider.base_url)
     fake_provider.default = hang(after_chunks=1)
     server: Server = servers.web()
-    with (
-        pytest.raises(httpx.RemoteProtocolError),
-        httpx.stream(
-            "POST",
-            f"{server.url}/gateway/v1/chat/completions",
-            json={
-                "model": "standard", "stream": True,
-                "messages": [{"role": "user", "content": "Hi"}],
-            },
-            headers=world.authorization(),
-            timeout=20,
-        ) as response,
-    ):  # fmt: skip
-        for _ in response.iter_raw():
-            server.process.terminate()
+    body = {
+        "model": "standard", "stream": True, "messages": [{"role": "user", "content": "Hi"}],
+    }  # fmt: skip
+    with httpx.stream(
+        "POST",
+        f"{server.url}/gateway/v1/chat/completions",
+        json=body,
+        headers=world.authorization(),
+        timeout=20,
+    ) as response:
+        pieces = response.iter_raw()
+        next(pieces)
+        server.process.terminate()
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(pieces)
     server.process.wait(10)
     fake_provider.wait_until_gone()
     [row] = GatewayRequest.objects.all()

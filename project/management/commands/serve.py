@@ -18,7 +18,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from agents import digests, keyring
+from agents import digests, keyring, writer
 from agents.errors import DomainError
 from project.config import Config
 from project.demo import addresses
@@ -63,8 +63,9 @@ class Command(BaseCommand):
 
     def _run(self, config: Config) -> None:
         Path(config.data_dir, WORKER_PID_FILE).unlink(missing_ok=True)
-        # The children are forks of this process: they must share neither connections nor garbage.
-        connections.close_all()
+        # The children are forks of this process: no thread and no connection may be left in it.
+        writer.stop_all()
+        close_connections()
         gc.collect()
         gc.freeze()
         household = Household(
@@ -76,6 +77,15 @@ class Command(BaseCommand):
             names = ", ".join(f"{name} ({code})" for name, code in household.fallen.items())
             raise CommandError(f"Ended by itself: {names}. Everything else was stopped.")
         _say("Mandate has stopped.")
+
+
+def close_connections() -> None:
+    """Close every database connection of this process, those that wait in pools too."""
+    for connection in connections.all():
+        connection.close()
+        close_pool = getattr(connection, "close_pool", None)
+        if close_pool is not None:
+            close_pool()
 
 
 @contextmanager

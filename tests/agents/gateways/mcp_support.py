@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -40,6 +41,8 @@ class McpServed(Served):
 
     def __init__(self) -> None:
         super().__init__(mcp_gateway.app)
+        # asyncio does it for sockets it opens itself; without it an answer waits for an ACK.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -105,6 +105,22 @@ def fold(history: list[JSON], frames: list[Any]) -> list[JSON]:
     return kept
 
 
+def brackets_hold(told: Told) -> bool:
+    """Whether all that was opened was closed, once, one at a time."""
+    opened: str | None = None
+    for event in told.events:
+        kind = event["type"]
+        if kind in {"TEXT_MESSAGE_START", "TOOL_CALL_START", "REASONING_START"}:
+            assert opened is None, kind
+            opened = event.get("messageId") if kind != "TOOL_CALL_START" else event["toolCallId"]
+        elif kind in {"TEXT_MESSAGE_END", "TOOL_CALL_END", "REASONING_END"}:
+            assert opened == (event.get("messageId") or event.get("toolCallId"))
+            opened = None
+        elif kind != "TOOL_CALL_RESULT":
+            assert opened == (event.get("messageId") or event.get("toolCallId")), kind
+    return opened is None
+
+
 class Web:
     """Speaks to the runtime as web does."""
 

@@ -9,9 +9,8 @@ import pytest
 from chat.runtime.app import RuntimeApp
 from chat.runtime.settings import Settings
 from chat.runtime.wire import MessageFrame
-from tests.chat.runtime.conftest import KEY, TOKEN, Web, run_request, serving
+from tests.chat.runtime.conftest import KEY, TOKEN, Web, brackets_hold, run_request, serving
 from tests.chat.runtime.gateway import FakeGateway, ToolReply, result
-from tests.chat.runtime.test_tool_run import brackets_hold
 from tests.fakes.model_provider import (
     Reply,
     call,

@@ -120,6 +120,19 @@ async def test_pieces_that_are_there_come_together() -> None:
     assert b"".join(handed).count(b"data: ") < 5
 
 
+async def test_a_client_that_stops_at_the_end_mark_can_drain_the_rest() -> None:
+    body = Body()
+    stream = JoiningStream(body)
+    body.pieces.put_nowait(b"data: [DONE]\n\n")
+    async for _ in stream:
+        break
+
+    body.pieces.put_nowait(b"rest")
+    body.pieces.put_nowait(None)
+
+    assert [piece async for piece in stream] == [b"rest"]
+
+
 async def test_an_error_of_the_wire_comes_after_what_was_read() -> None:
     body = Body()
     body.pieces.put_nowait(chunk({"content": "half"}))

@@ -42,3 +42,10 @@ def test_exceptions_show_no_text_in_our_own_records_either() -> None:
 
     assert "run 1 failed" in said
     assert "SECRET" not in said
+
+
+def test_text_that_another_handler_left_on_the_record_is_not_shown() -> None:
+    record = logging.LogRecord("chat.runtime.runner", logging.ERROR, "/x.py", 1, "run", None, None)
+    record.exc_text = "SECRET traceback"
+
+    assert "SECRET" not in ContentFreeFormatter().format(record)

@@ -3,7 +3,7 @@
 import pytest
 
 from chat.runtime.wire import META_APPROVAL, META_TOOL_CALL, EventFrame, MessageFrame
-from tests.chat.runtime.conftest import KEY, Told, Web
+from tests.chat.runtime.conftest import KEY, Web, brackets_hold
 from tests.chat.runtime.gateway import FakeGateway, ToolReply, result, rpc_error, tool_error
 from tests.fakes.model_provider import call, calls, text
 
@@ -171,22 +171,6 @@ async def test_the_steps_of_a_run_are_bounded(web: Web, gateway: FakeGateway) ->
     assert (told.final.outcome, told.final.code) == ("error", "step_limit")
     assert len(gateway.completions) == 3
     assert told.final.usage.requests == 3
-
-
-def brackets_hold(told: Told) -> bool:
-    """Whether all that was opened was closed, once, one at a time."""
-    opened: str | None = None
-    for event in told.events:
-        kind = event["type"]
-        if kind in {"TEXT_MESSAGE_START", "TOOL_CALL_START", "REASONING_START"}:
-            assert opened is None, kind
-            opened = event.get("messageId") if kind != "TOOL_CALL_START" else event["toolCallId"]
-        elif kind in {"TEXT_MESSAGE_END", "TOOL_CALL_END", "REASONING_END"}:
-            assert opened == (event.get("messageId") or event.get("toolCallId"))
-            opened = None
-        elif kind != "TOOL_CALL_RESULT":
-            assert opened == (event.get("messageId") or event.get("toolCallId")), kind
-    return opened is None
 
 
 async def test_events_are_bracketed_over_a_whole_run(web: Web, gateway: FakeGateway) -> None:

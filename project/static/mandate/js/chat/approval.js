@@ -9,6 +9,18 @@ function make() {
   return document.getElementById("approval-card").content.firstElementChild.cloneNode(true);
 }
 
+const SIGNS = { same: "  ", added: "+ ", removed: "- " };
+
+/** Lines that show what an edit changes. A comma that only follows the layout is no change. */
+function diffLines(before, after) {
+  const lines = (value) => pretty(value).replace(/,$/gm, "");
+  return lineDiff(lines(before), lines(after));
+}
+
+function diffNodes(lines) {
+  return lines.map(({ kind, line }) => el("span", { class: kind }, SIGNS[kind] + line));
+}
+
 function clock(date) {
   return `expires in ${countdown(date)}`;
 }
@@ -134,10 +146,9 @@ export class ApprovalCard extends EventTarget {
       diff.hidden = true;
       return null;
     }
-    const lines = lineDiff(pretty(this.call.arguments ?? {}), pretty(value));
+    const lines = diffLines(this.call.arguments ?? {}, value);
     diff.hidden = lines.every((one) => one.kind === "same");
-    const sign = { same: "  ", added: "+ ", removed: "- " };
-    diff.replaceChildren(...lines.map(({ kind, line }) => el("span", { class: kind }, sign[kind] + line)));
+    diff.replaceChildren(...diffNodes(lines));
     return value;
   }
 
@@ -220,9 +231,8 @@ export class ApprovalCard extends EventTarget {
     const good = this.decision.approved;
     const edited = this.decision.editedArgs;
     if (edited) {
-      const lines = lineDiff(pretty(this.call.arguments ?? {}), pretty(edited));
-      const sign = { same: "  ", added: "+ ", removed: "- " };
-      slot(this.root, "arguments").replaceWith(el("div", { class: "diff-lines" }, ...lines.map(({ kind, line }) => el("span", { class: kind }, sign[kind] + line))));
+      const lines = diffLines(this.call.arguments ?? {}, edited);
+      slot(this.root, "arguments").replaceWith(el("div", { class: "diff-lines" }, ...diffNodes(lines)));
     }
     const reason = this.decision.reason ? ` Reason: ${this.decision.reason}` : "";
     this.settle(`You ${edited ? "approved this with edited arguments" : good ? "approved this" : "denied this"}.${reason}`, {

@@ -25,6 +25,13 @@ function endedText({ extra, code, message }) {
   return message;
 }
 
+/** What a card says when its decision was not taken and may be changed. */
+function refusedText({ code, extra, message }) {
+  if (code !== "arguments_invalid" || !extra.rule) return message;
+  const where = extra.path ? `“${extra.path.slice(1)}”` : "The whole";
+  return `${message}: ${where} breaks its rule ${extra.rule} ${extra.expected ?? ""}`.trim();
+}
+
 export class Decisions {
   /** `submit(resume)` resolves when the decisions are taken, or throws a Problem. */
   constructor({ cards, submit, onend = () => {}, link = () => null }) {
@@ -98,7 +105,7 @@ export class Decisions {
     for (const card of sent) {
       const mine = !named || named === card.interrupt.id;
       if (problem.status === 409 && mine) card.settle(endedText(problem), { tone: "info", mark: "info", pill: "ended", link: this.link(card) });
-      else if (mine) card.problem(problem.message);
+      else if (mine) card.problem(refusedText(problem));
       else card.hold();
     }
     sent.find((card) => card.open)?.root.focus();
