@@ -50,7 +50,7 @@ class StrictParser(Parser):
     """JSON and nothing else: other media types, encodings and oversized bodies are refused."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        if False:
+        if request.content_type != "application/json":
             raise UnsupportedMediaType
         if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise UnsupportedMediaType("Compressed bodies are not accepted.")

@@ -146,13 +146,15 @@ async def lifespan() -> AsyncIterator[None]:
     manager = StreamableHTTPSessionManager(
         app=_server(), stateless=True, json_response=True, max_request_body_size=MAX_BODY_BYTES * 2
     )
-    async with refreshing(), manager.run():
-        _manager = manager
-        try:
-            yield
-        finally:
-            _manager = None
-            await drain()
+    try:
+        async with refreshing(), manager.run():
+            _manager = manager
+            try:
+                yield
+            finally:
+                _manager = None
+    finally:
+        await drain()
 
 
 async def _answer(scope: Scope, receive: Receive, send: Send) -> None:

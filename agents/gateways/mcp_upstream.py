@@ -12,7 +12,6 @@ from uuid import UUID
 
 from mcp.client.client import Client, ConnectMode
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -150,7 +149,7 @@ class UpstreamSession:
             async with asyncio.timeout(OPEN_SECONDS):
                 await asyncio.shield(opened)
         except TimeoutError:
-            await self.close()
+            self._task.cancel()
             raise ConnectorUnreachable from None
         except asyncio.CancelledError:
             self._task.cancel()
@@ -221,7 +220,7 @@ class UpstreamSession:
         if capability is None or not capability.list_changed:
             return
         while True:
-            with suppress(MCPError, SubscriptionLost, TimeoutError), traced(None):
+            with suppress(MCPError, RuntimeError, ValueError, TimeoutError), traced(None):
                 async with client.listen(tools_list_changed=True) as events:
                     async for _ in events:
                         self._on_changed(self.upstream)

@@ -64,7 +64,12 @@ def dead_boot_ids() -> list[uuid.UUID]:
     """
     now = clock.database_now()
     dead = Q(ended_at__isnull=False)
-    held_up = Boot.objects.filter(id=_observer, heartbeat_at__lt=now - BLIND_AFTER)
-    if _observer is None or not held_up.exists():
+    if not _is_held_up(now):
         dead |= Q(heartbeat_at__lt=now - DEAD_AFTER)
     return list(Boot.objects.filter(dead).values_list("id", flat=True))
+
+
+def _is_held_up(now: dt.datetime) -> bool:
+    if _observer is None:
+        return False
+    return Boot.objects.filter(id=_observer, heartbeat_at__lt=now - BLIND_AFTER).exists()

@@ -174,14 +174,11 @@ class RunLog:
         self._waiting: list[Item] = []
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
-
-    async def begin(self, items: Sequence[Item]) -> None:
-        await append(self.place, items, "begin")
+        self._error: Exception | None = None
 
     def put(self, kind: str, payload: bytes) -> None:
         """Queue one entry. Raises what an earlier one met."""
-        if self._task is not None and self._task.done():
-            self._task.result()
+        self._raise_error()
         self._waiting.append((kind, payload))
         self._bytes += len(payload)
         if self._task is None or self._task.done():
@@ -193,12 +190,20 @@ class RunLog:
             await self.flush()
 
     async def flush(self) -> None:
-        """Wait until everything queued is durable. Raises LogClosed."""
+        """Wait until everything queued is durable. Raises LogClosed, or what the store raised."""
         if self._task is not None:
             await asyncio.shield(self._task)
+        self._raise_error()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     async def _drain(self) -> None:
-        while self._waiting:
-            items, self._waiting = self._waiting, []
-            self._bytes = 0
-            await append(self.place, items)
+        try:
+            while self._waiting:
+                items, self._waiting = self._waiting, []
+                self._bytes = 0
+                await append(self.place, items)
+        except Exception as error:  # noqa: BLE001 - whoever puts or flushes next gets it
+            self._error = error

@@ -142,7 +142,6 @@ def test_a_process_that_was_held_up_itself_declares_nobody_dead(
         assert dead_boot_ids() == [gone.id]
         Boot.objects.filter(id=boot_id).update(heartbeat_at=database_now())
         assert sorted(dead_boot_ids()) == sorted([gone.id, other.id])
-        monkeypatch.setattr(lifecycle, "HEARTBEAT_SECONDS", 0)
 
 
 def test_a_live_boots_calls_are_left_alone(boot: Boot) -> None:

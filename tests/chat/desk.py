@@ -249,6 +249,13 @@ class Streaming:
 
     def _read(self) -> None:
         path = "/apps/v1/agents/order-desk"
+        try:
+            self._read_stream(path)
+        except (httpx.HTTPError, httpx.StreamError):
+            if not self._stop:
+                raise
+
+    def _read_stream(self, path: str) -> None:
         with self._front.http.stream("POST", path, json=self._body) as response:
             self.response = response
             block = ""
@@ -269,6 +276,12 @@ class Streaming:
         """Go away at the next piece that comes."""
         self._stop = True
         self._thread.join(10)
+
+    def drop_now(self) -> None:
+        """Go away although nothing comes."""
+        self._stop = True
+        if self.response is not None:
+            self.response.close()
 
     def finish(self) -> list[JSON]:
         self._thread.join(20)

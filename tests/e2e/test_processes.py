@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
 
 from agents.choices import RunState
-from agents.models import AgentKey, Approval, GatewayRequest, Grant, Run
+from agents.models import AgentKey, Approval, Blob, GatewayRequest, Grant, Run
 from agents.services.grants import revoke_grant
 from agents.services.identity import suspend_agent
 from definitions.services.publishing import unpublish
@@ -275,8 +278,6 @@ def test_stop_from_another_process_cancels_the_upstream_call(stage: Stage) -> No
 
 
 def test_one_flipped_byte_refuses_that_agent_and_nothing_else(stage: Stage) -> None:
-    from agents.models import Blob
-
     web = stage.servers.web()
     stage.servers.runtime(web)
     chat = Chat(web, stage.chat_token())
@@ -288,8 +289,68 @@ def test_one_flipped_byte_refuses_that_agent_and_nothing_else(stage: Stage) -> N
         chat.say("Hello")
     assert refusal.value.code == "content_damaged"
     assert not stage.provider.completions
+    with pytest.raises(CommandError):
+        call_command("verify_store", stdout=(told := io.StringIO()))
+    assert stage.version.digest[:12] in told.getvalue()
     listed = httpx.get(f"{web.url}/apps/v1/threads", headers=chat.headers)
     assert listed.status_code == 200
     stage.publish("Another text.")
     stage.provider.script(text("Hello."))
     assert text_of(chat.say("Hello")) == "Hello."
+
+
+def test_unpublish_ends_an_open_chat_stream_with_its_code(stage: Stage) -> None:
+    web = stage.servers.web()
+    stage.servers.runtime(web)
+    stage.provider.script(text("word " * 4000, pace=0.02))
+    chat = Chat(web, stage.chat_token())
+    with chat.stream(chat.body("Tell me")) as stream:
+        for _ in range(10):
+            next(stream)
+        world = stage.world
+        unpublish(
+            actor=world.manager, agent=world.agent, environment=world.production, rationale="x"
+        )
+        committed = time.monotonic()
+        *_, last = stream
+    assert time.monotonic() - committed < 2
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "unpublished")
+    stage.provider.wait_until_gone()
+    with pytest.raises(Refused) as refusal:
+        chat.say("Hello?")
+    assert refusal.value.code == "not_published"
+
+
+def test_the_scan_finds_nothing_after_a_governed_conversation(stage: Stage) -> None:
+    """And what it would find, it does: a canary planted where nobody would look."""
+    canaries = {
+        "prompt": "canary-prompt-7f1c about order 7",
+        "answer": "canary-answer-22ab it is refunded in full",
+        "result": "canary-result-91de the refund went through",
+        "reason": "canary-reason-3c4d somebody else pays",
+    }
+    web = stage.servers.web()
+    runtime = stage.servers.runtime(web)
+    stage.publish("canary-instructions-5e6f: always be kind to everybody who asks.")
+    stage.provider.script(
+        calls(call("shop__refund", {"order": 7}), call("shop__refund", {"order": 8}, "call_1")),
+        text(canaries["answer"]),
+    )
+    stage.mcp.answer("refund", Text(canaries["result"]))
+    chat = Chat(web, stage.chat_token())
+    first, second = interrupts(chat.say(canaries["prompt"]))
+    denial = {"approved": False, "reason": canaries["reason"]}
+    chat.answer(approve(first), {**approve(second), "payload": denial})
+    texts = [*canaries.values(), "canary-instructions-5e6f", "sk-provider-credential-canary"]
+    arguments = [word for canary in texts for word in ("--canary", canary)]
+    logs = [word for server in (web, runtime) for word in ("--also", str(server.log))]
+    call_command("scan_control", *arguments, *logs)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE planted (nobody_looks_here text)")
+        cursor.execute("INSERT INTO planted VALUES (%s)", [canaries["answer"]])
+    try:
+        with pytest.raises(CommandError):
+            call_command("scan_control", *arguments)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE planted")

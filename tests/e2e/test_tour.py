@@ -29,7 +29,7 @@ class Parcels:
         letter = {
             "recipient": {"type": "string", "description": "The email address."},
             "headline": {"type": "string", "description": "The subject."},
-            "message": {"type": "string", "description": "The text of the email."},
+            "content": {"type": "string", "description": "What it says."},
         }
         self.server = FakeMCP(
             tools=[
@@ -148,10 +148,10 @@ def renamed(site: Site, parcels: Parcels) -> Tour:
         action_tool="money_back",
         email_tool="post_letter",
         greeting='Start every reply with "Moin".',
-        ask_state="Where is parcel 77?",
+        ask_state="Where is parcel 5077?",
         state="sorted",
-        ask_refund="I want my money back for parcel 77.",
-        edited={"parcel": 77, "sum": 12.5},
+        ask_refund="I want my money back for parcel 5077.",
+        edited={"parcel": 5077, "sum": 12.5},
         refunded=lambda: float(parcels.paid_back),
         before=0,
         ask_email='Email kim@example.com, subject "Parcel", saying "It is paid back."',

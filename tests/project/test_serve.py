@@ -22,7 +22,7 @@ from project.processes import members
 from tests import postgres
 from tests.processes import free_port
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 START_SECONDS = 90
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents import clock, content_store
-from agents.choices import ApprovalState
+from agents.choices import ApprovalState, RunState
 from agents.gateways import mcp_upstream
 from agents.gateways.mcp_outcomes import outcome_text
 from agents.gateways.refresh import refresh_now
@@ -143,7 +143,8 @@ def test_what_is_no_id_approves_nothing(bench: Bench, forged: Any) -> None:
 
     async def call() -> None:
         async with bench.client(resumed.key) as session:
-            await session.call_tool("shop__refund", {"order": 1}, meta={"mandate/approval": forged})
+            meta: Any = {"mandate/approval": forged}
+            await session.call_tool("shop__refund", {"order": 1}, meta=meta)
 
     with pytest.raises(ExceptionGroup):
         asyncio.run(call())
@@ -229,7 +230,9 @@ def test_it_is_judged_again_at_execution(bench: Bench, what: str) -> None:
         withdraw_tool(actor=bench.world.operator, tool=bench.tools["refund"])
     elif what == "run":
         operation(
-            lambda: runs.end_run(run_id=resumed.run.id, boot_id=bench.boot.id, state="failed")
+            lambda: runs.end_run(
+                run_id=resumed.run.id, boot_id=bench.boot.id, state=RunState.FAILED
+            )
         )
         answer = bench.post(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop__refund"}},
@@ -319,7 +322,9 @@ def test_a_key_that_dies_during_the_call_leaves_it_uncertain(bench: Bench) -> No
     )
     thread.start()
     eventually(lambda: bench.fake.total == 1)
-    operation(lambda: runs.end_run(run_id=resumed.run.id, boot_id=bench.boot.id, state="failed"))
+    operation(
+        lambda: runs.end_run(run_id=resumed.run.id, boot_id=bench.boot.id, state=RunState.FAILED)
+    )
     thread.join(10)
     assert codes == ["outcome_uncertain"]
     eventually(lambda: state_of(approval) == ApprovalState.UNCERTAIN)
@@ -340,7 +345,9 @@ def test_what_was_never_sent_may_be_claimed_again(bench: Bench) -> None:
     code = bench.code(resumed.key, "refund", {"order": 7}, approval)
     assert code == "connector_unreachable"
     assert state_of(approval) == ApprovalState.APPROVED
-    operation(lambda: runs.end_run(run_id=resumed.run.id, boot_id=bench.boot.id, state="failed"))
+    operation(
+        lambda: runs.end_run(run_id=resumed.run.id, boot_id=bench.boot.id, state=RunState.FAILED)
+    )
     assert state_of(approval) == ApprovalState.VOID
 
 
