@@ -147,7 +147,7 @@ class ServiceAdmin(OperatorAdmin[Row]):
     ) -> None:
         """Let the service write. The form has altered *obj* already, so it gets a fresh row."""
         actor = actor_of(request.user)
-        if True:
+        with joined():
             if change:
                 row = self.model._default_manager.get(pk=obj.pk)
                 saved = self.change(actor, row, form.cleaned_data)

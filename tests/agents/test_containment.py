@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from typing import Any
 
 import pytest
 from django.db import connections
@@ -38,6 +39,7 @@ from agents.services.grants import grant, revoke_grant
 from agents.services.identity import suspend_agent, suspend_organization
 from agents.services.keys import mint_external_key, revoke_key
 from agents.services.runs import (
+    PinnedDefinition,
     Principal,
     RunStart,
     StartedRun,
@@ -49,7 +51,8 @@ from agents.services.runs import (
 )
 from agents.services.sweeps import sweep_control
 from agents.transactions import durable
-from definitions.selectors import published
+from definitions.models import Version
+from definitions.selectors import pinned_of, published
 from definitions.services.publishing import publish_draft, unpublish
 from tests.definitions.conftest import Desk, desk
 
@@ -129,7 +132,7 @@ def test_a_defined_tool_without_a_grant_is_left_out_and_named(desk: Desk) -> Non
 
 def test_a_right_granted_later_is_not_in_a_key_minted_before(desk: Desk) -> None:
     publish(desk)
-    slot = {"agent": desk.agent, "environment": desk.production}
+    slot: dict[str, Any] = {"agent": desk.agent, "environment": desk.production}
     revoke_grant(actor=desk.manager, grant=Grant.objects.get(tool=desk.action_tool, **slot))
     key = start(desk).key_text
     grant(actor=desk.manager, resource=desk.action_tool, **slot)
@@ -219,10 +222,8 @@ def test_unpublish_ends_keys_runs_and_approvals(desk: Desk) -> None:
         )  # fmt: skip
 
 
-def _pinned(started: StartedRun):  # type: ignore[no-untyped-def]
-    from definitions.models import Version
-    from definitions.selectors import pinned_of
-
+def _pinned(started: StartedRun) -> PinnedDefinition:
+    assert started.run.version_id is not None
     return pinned_of(Version.objects.get(id=started.run.version_id))
 
 
@@ -318,7 +319,7 @@ def test_others_may_not_grant_mint_revoke_or_suspend(
     actor = getattr(desk, who)
     publish(desk)
     external_key(desk)
-    slot = {"agent": desk.agent, "environment": desk.production}
+    slot: dict[str, Any] = {"agent": desk.agent, "environment": desk.production}
     with pytest.raises(refusal):
         grant(actor=actor, resource=desk.model, **slot)
     with pytest.raises(refusal):
@@ -383,7 +384,12 @@ def test_a_pause_for_nothing_or_after_a_stop_changes_nothing(desk: Desk) -> None
     publish(desk)
     boot = start_boot(role="web")
     run = start(desk, boot).run
-    pause = {"run_id": run.id, "boot_id": boot.id, "history_digest": "h", "parked": []}
+    pause: dict[str, Any] = {
+        "run_id": run.id,
+        "boot_id": boot.id,
+        "history_digest": "h",
+        "parked": [],
+    }
     assert not durable()(interrupt_run)(approvals=[(uuid.uuid4(), "forged")], **pause)
     run.refresh_from_db()
     assert run.state == RunState.RUNNING

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import time
 import uuid
-from collections.abc import Iterator
 
 import httpx
 import pytest
