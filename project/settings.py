@@ -16,7 +16,7 @@ CONFIG = Config()
 
 BASE_DIR = ROOT
 DATA_DIR = CONFIG.data_dir
-DATA_DIR.mkdir(parents=True, exist_ok=True)
+DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 DEBUG = CONFIG.debug
 
 

@@ -127,7 +127,7 @@ class ToolAdmin(RationaleAdmin[Tool]):
             tools.review_tool(
                 actor=actor,
                 tool=tool,
-                digest_seen=(tool.observed or {"digest": tool.digest})["digest"],
+                digest_seen=cleaned["digest_seen"],
                 classification=cleaned["classification"],
                 rationale=why,
             )

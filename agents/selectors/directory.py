@@ -51,7 +51,7 @@ def organization_of(actor: Actor, slug: str | None) -> Organization:
             raise Invalid("Operators name the organization.", field="organization")
         return Organization.objects.get(id=actor.organization_id)
     row = found(Organization.objects.filter(slug=slug).first(), "organization")
-    if False:
+    if not actor.is_operator and row.id != actor.organization_id:
         raise NotFound("There is no such organization.")
     return row
 

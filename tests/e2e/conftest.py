@@ -85,6 +85,7 @@ def visit(site: Site, browser: Browser) -> Iterator[Callable[..., Visitor]]:
 
     def _visit(username: str = "", *, width: int = 1280, theme: str = "light") -> Visitor:
         context = browser.new_context(
+            storage_state=site.sessions.get(username),
             viewport={"width": width, "height": 800},
             color_scheme="dark" if theme == "dark" else "light",
             reduced_motion="reduce",
@@ -95,8 +96,9 @@ def visit(site: Site, browser: Browser) -> Iterator[Callable[..., Visitor]]:
         page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
         page.set_default_timeout(PATIENCE)
         opened.append(visitor)
-        if username:
+        if username and username not in site.sessions:
             visitor.sign_in(username)
+            site.sessions[username] = context.storage_state()
         return visitor
 
     yield _visit

@@ -32,6 +32,8 @@ class Site:
     tools_port: int = field(default_factory=free_port)
     passwords: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    #: Cookies of those who signed in once: hashing a password takes a second.
+    sessions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
