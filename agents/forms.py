@@ -9,7 +9,16 @@ from django.contrib.admin.helpers import ActionForm
 
 from agents.choices import Classification
 from agents.errors import DomainError
-from agents.models import Connector, ModelProvider, RateCard, VirtualModel
+from agents.models import (
+    Connector,
+    Environment,
+    Membership,
+    ModelProvider,
+    Organization,
+    RateCard,
+    Team,
+    VirtualModel,
+)
 
 if TYPE_CHECKING:
     AnyModelForm = forms.ModelForm[Any]
@@ -34,6 +43,42 @@ class ServiceForm(AnyModelForm):
             field = next((f for f in (named, f"new_{named}") if f in self.fields), None)
             self.add_error(field, self.refusal.detail)
         return cleaned
+
+
+class OrganizationForm(ServiceForm):
+    class Meta:
+        model = Organization
+        fields = ["name", "slug"]
+
+
+class TeamForm(ServiceForm):
+    class Meta:
+        model = Team
+        fields = ["organization", "name", "slug"]
+
+
+class EnvironmentForm(ServiceForm):
+    class Meta:
+        model = Environment
+        fields = ["organization", "name", "slug"]
+
+
+class MembershipForm(ServiceForm):
+    """A person's place; with a password the account is made as well."""
+
+    username = forms.CharField(max_length=150)
+    new_password = forms.CharField(
+        label="Initial password",
+        required=False,
+        strip=False,
+        max_length=256,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="For a new account. Leave it empty to add an account that exists.",
+    )
+
+    class Meta:
+        model = Membership
+        fields = ["organization", "role", "active", "teams"]
 
 
 class CredentialForm(ServiceForm):

@@ -2,11 +2,11 @@
 
 from django.urls import path
 
-from definitions import pages
+from definitions.pages import agents, publishing
 
 urlpatterns = [
-    path("agents/", pages.agents, name="agents"),
-    path("agents/<slug:slug>/", pages.agent, name="agent"),
-    path("agents/<slug:slug>/publish/", pages.publish, name="agent-publish"),
-    path("agents/<slug:slug>/unpublish/", pages.unpublish_page, name="agent-unpublish"),
+    path("agents/", agents.agents, name="agents"),
+    path("agents/<slug:slug>/", agents.agent, name="agent"),
+    path("agents/<slug:slug>/publish/", publishing.publish, name="agent-publish"),
+    path("agents/<slug:slug>/unpublish/", publishing.unpublish_page, name="agent-unpublish"),
 ]

@@ -89,7 +89,7 @@ def check_keys() -> str:
         _require(not mode & 0o077, f"{path} is readable by others ({mode:o}); chmod 400 {path}")
     keyring.check_keyring()
     ring = vault.load_keyring()
-    return f"{len(ring.keys)} keys, {ring.active} active"
+    return f"opens what is sealed; {ring.active} is active"
 
 
 def check_content() -> str:

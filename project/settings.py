@@ -56,6 +56,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "chat.middleware.ChatOrigins",  # outside, so that refusals too say who may read them
     "project.middleware.RequestEdge",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -155,6 +155,15 @@ class ServiceAdmin(OperatorAdmin[Row]):
                 saved = self.create(actor, form.cleaned_data)
         obj.__dict__.update(saved.__dict__)
 
+    def save_related(
+        self,
+        request: HttpRequest,
+        form: Any,
+        formsets: Any,
+        change: bool,  # noqa: FBT001  # Django's signature
+    ) -> None:
+        """Nothing is left to do: the service wrote relations as well."""
+
 
 def sealed_or_none(row: Any) -> str:
     """What a page says of a credential column."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from agents.admin.base import OperatorAdmin, RationaleAdmin
+from agents.admin.base import OperatorAdmin, RationaleAdmin, ServiceAdmin
+from agents.forms import EnvironmentForm, MembershipForm, OrganizationForm, TeamForm
 from agents.models import (
     Agent,
     AgentEnvironment,
@@ -17,16 +20,21 @@ from agents.models import (
     User,
 )
 from agents.policy import Actor
-from agents.services import identity
+from agents.services import identity, members
 
 
 @admin.register(Organization)
-class OrganizationAdmin(RationaleAdmin[Organization]):
+class OrganizationAdmin(ServiceAdmin[Organization], RationaleAdmin[Organization]):
+    form = OrganizationForm
+    may_change = False
     list_display = ["name", "slug", "status", "created_at"]
     list_filter = ["status"]
     search_fields = ["name", "slug"]
-    fields = ["name", "slug", "status", "created_at"]
+    fixed_fields = ("status", "created_at")
     actions = ["suspend", "resume"]
+
+    def create(self, actor: Actor, cleaned: dict[str, Any]) -> Organization:
+        return identity.create_organization(actor=actor, **cleaned)
 
     @admin.action(description="Suspend: stop every agent of it")
     def suspend(self, request: HttpRequest, queryset: QuerySet[Organization]) -> None:
@@ -62,13 +70,42 @@ class UserAdmin(OperatorAdmin[User]):
 
 
 @admin.register(Membership)
-class MembershipAdmin(OperatorAdmin[Membership]):
+class MembershipAdmin(ServiceAdmin[Membership]):
+    form = MembershipForm
     list_display = ["user", "organization", "role", "active"]
     list_filter = ["role", "active", "organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["user__username"]
-    fields = ["user", "organization", "role", "active", "teams", "created_at"]
+    fixed_fields = ("organization", "username")
     actions = ["deactivate", "activate"]
+
+    @admin.display(description="user name")
+    def username(self, row: Membership) -> str:
+        return row.user.get_username()
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return ["organization", "username", "new_password", "role", "teams"]
+        return ["organization", "username", "role", "active", "teams"]
+
+    def create(self, actor: Actor, cleaned: dict[str, Any]) -> Membership:
+        return members.admit_member(
+            actor=actor,
+            organization=cleaned["organization"],
+            username=cleaned["username"],
+            password=cleaned["new_password"] or None,
+            role=cleaned["role"],
+            teams=list(cleaned["teams"]),
+        )
+
+    def change(self, actor: Actor, row: Membership, cleaned: dict[str, Any]) -> Membership:
+        return identity.change_member(
+            actor=actor,
+            membership=row,
+            role=cleaned["role"],
+            active=cleaned["active"],
+            teams=list(cleaned["teams"]),
+        )
 
     @admin.action(description="Deactivate: nobody from the next request on")
     def deactivate(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
@@ -88,19 +125,29 @@ class MembershipAdmin(OperatorAdmin[Membership]):
 
 
 @admin.register(Team)
-class TeamAdmin(OperatorAdmin[Team]):
+class TeamAdmin(ServiceAdmin[Team]):
+    form = TeamForm
+    may_change = False
     list_display = ["name", "slug", "organization"]
     list_filter = ["organization"]
     list_select_related = ["organization"]
     search_fields = ["name", "slug"]
+
+    def create(self, actor: Actor, cleaned: dict[str, Any]) -> Team:
+        return identity.create_team(actor=actor, **cleaned)
 
 
 @admin.register(Environment)
-class EnvironmentAdmin(OperatorAdmin[Environment]):
+class EnvironmentAdmin(ServiceAdmin[Environment]):
+    form = EnvironmentForm
+    may_change = False
     list_display = ["name", "slug", "organization"]
     list_filter = ["organization"]
     list_select_related = ["organization"]
     search_fields = ["name", "slug"]
+
+    def create(self, actor: Actor, cleaned: dict[str, Any]) -> Environment:
+        return identity.create_environment(actor=actor, **cleaned)
 
 
 @admin.register(Agent)

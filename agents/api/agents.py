@@ -27,6 +27,7 @@ router = Router(tags=["agents"])
 
 @router.get("/agents/{slug:agent}", response=AgentOut, operation_id="get_agent")
 def get_agent(request: ActorRequest, agent: str, organization: OrganizationSlug = None) -> Agent:
+    """One agent's metadata, with where it is open and what is published there."""
     return directory.agent_named(request.auth, organization, agent)
 
 

@@ -58,6 +58,7 @@ def create_connector(
 def get_connector(
     request: ActorRequest, slug: str, organization: OrganizationSlug = None
 ) -> Connector:
+    """Operators: one tool server."""
     tenant = directory.organization_of(request.auth, organization)
     return directory.connector_named(request.auth, tenant, slug)
 
@@ -110,6 +111,7 @@ def list_tools(
 
 @router.get("/tools/{uuid:tool_id}", response=ToolOut, operation_id="get_tool")
 def get_tool(request: ActorRequest, tool_id: UUID, organization: OrganizationSlug = None) -> Tool:
+    """Operators and managers: one tool."""
     tenant = directory.organization_of(request.auth, organization)
     return directory.tool_with_id(request.auth, tenant, tool_id)
 

@@ -44,6 +44,7 @@ def create_organization(request: ActorRequest, body: OrganizationIn) -> Status[O
 
 @router.get("/organizations/{slug:slug}", response=OrganizationOut, operation_id="get_organization")
 def get_organization(request: ActorRequest, slug: str) -> Organization:
+    """One tenant, by its slug."""
     return directory.organization_of(request.auth, slug)
 
 
@@ -77,6 +78,7 @@ def resume_organization(request: ActorRequest, slug: str, body: RationaleIn) -> 
 @router.get("/teams", response=list[TeamOut], operation_id="list_teams")
 @paginate(Pages)
 def list_teams(request: ActorRequest, organization: OrganizationSlug = None) -> QuerySet[Team]:
+    """Teams, which own agents."""
     return directory.teams_of(directory.organization_of(request.auth, organization))
 
 
@@ -99,6 +101,7 @@ def create_team(
 def list_environments(
     request: ActorRequest, organization: OrganizationSlug = None
 ) -> QuerySet[Environment]:
+    """Environments, where agents run."""
     return directory.environments_of(directory.organization_of(request.auth, organization))
 
 

@@ -54,6 +54,7 @@ def create_provider(
 def get_provider(
     request: ActorRequest, slug: str, organization: OrganizationSlug = None
 ) -> ModelProvider:
+    """Operators: one upstream."""
     tenant = directory.organization_of(request.auth, organization)
     return directory.provider_named(request.auth, tenant, slug)
 
@@ -82,6 +83,7 @@ def change_provider(
 def list_virtual_models(
     request: ActorRequest, organization: OrganizationSlug = None
 ) -> QuerySet[VirtualModel]:
+    """Operators and managers: the models that can be granted."""
     tenant = directory.organization_of(request.auth, organization)
     return directory.virtual_models_of(request.auth, tenant)
 
@@ -113,6 +115,7 @@ def create_virtual_model(
 def get_virtual_model(
     request: ActorRequest, slug: str, organization: OrganizationSlug = None
 ) -> VirtualModel:
+    """Operators and managers: one model."""
     tenant = directory.organization_of(request.auth, organization)
     return directory.virtual_model_named(request.auth, tenant, slug)
 

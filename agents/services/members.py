@@ -69,6 +69,6 @@ def _check_account(username: str, password: str) -> None:
     if not 1 <= len(username) <= USERNAME_LIMIT:
         raise Invalid("A user name has 1 to 150 characters.", field="username")
     try:
-        pass
+        validate_password(password, User(username=username))
     except ValidationError as error:
         raise Invalid(" ".join(error.messages), field="password") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -72,15 +72,11 @@ def all_entries(
         after = page[-1].seq
 
 
-def last_seq(session_id: UUID) -> int:
-    """The number of the last entry; 0 for an empty log."""
-    return (
-        SessionEvent.objects.filter(session_id=session_id)
-        .order_by("-seq")
-        .values_list("seq", flat=True)
-        .first()
-        or 0
-    )
+def entry_of(organization_id: UUID, session_id: UUID, run_id: UUID, kind: str) -> Entry | None:
+    """The first entry of one type that a run wrote."""
+    rows = SessionEvent.objects.filter(session_id=session_id, run_id=run_id, type=kind)
+    row = rows.order_by("seq").first()
+    return None if row is None else _open(organization_id, row)
 
 
 def model_history(organization_id: UUID, session_id: UUID) -> list[dict[str, Any]]:
@@ -103,12 +99,3 @@ def user_message_ids(organization_id: UUID, session_id: UUID) -> set[str]:
     """Ids of the user messages that the session holds."""
     entries = all_entries(organization_id, session_id, types=[USER_MESSAGE])
     return {entry.data()["id"] for entry in entries}
-
-
-def texts(rows: Sequence[SessionEvent]) -> Iterator[str]:
-    """The payloads that open, as text."""
-    for row in rows:
-        try:
-            yield row.open_value("payload")
-        except DamagedContent:
-            continue

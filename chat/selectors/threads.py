@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -66,10 +67,8 @@ def own_run(caller: Caller, client_thread_id: str, run_id: str) -> tuple[Thread,
     if not is_client_id(run_id):
         raise NotFound
     named = Q(client_run_id=run_id)
-    try:
+    with suppress(ValueError):
         named |= Q(id=UUID(run_id))
-    except ValueError:
-        pass
     run = Run.objects.filter(named, session_id=thread.id).first()
     if run is None:
         raise NotFound

@@ -153,12 +153,11 @@ def _append(cursor: CursorWrapper, place: Place, rows: Sequence[_Row], mode: Mod
 
 
 def _end_is_told(cursor: CursorWrapper, place: Place) -> bool:
-    marks = ", ".join(["%s"] * len(TERMINAL))
     return (
         sql.one(
             cursor,
             "SELECT seq FROM chat_sessionevent WHERE session_id = %s AND run_id = %s "
-            f"AND type IN ({marks}) LIMIT 1",
+            "AND type IN (%s, %s) LIMIT 1",
             [place.session_id, place.run_id, *sorted(TERMINAL)],
         )
         is not None

@@ -19,6 +19,7 @@ from agents.services.containment import LIVE_APPROVALS, void_approvals
 from agents.writer import get_writer
 from chat.models import Thread
 from chat.selectors.interrupts import interrupts_of
+from chat.selectors.log import entry_of
 from chat.services import log
 from chat.services.stores import control, read
 from chat.words import in_words
@@ -74,8 +75,17 @@ def _composed(run_id: UUID) -> tuple[Run, Event | None] | None:
     thread = Thread.objects.filter(id=run.thread_id).first()
     if thread is None or thread.deleted_at is not None:
         return run, None
-    event = compose(run, thread.client_id)
+    event = compose(run, _thread_id_of(run, thread))
     return run, (event["type"], log.encode(event))
+
+
+def _thread_id_of(run: Run, thread: Thread) -> str:
+    """The thread's id as the run's own request spelled it."""
+    if thread.client_id != str(thread.id):
+        started = entry_of(run.organization_id, run.session_id, run.id, "RUN_STARTED")
+        if started is not None:
+            return str(started.data()["threadId"])
+    return thread.client_id
 
 
 def _settled(run_id: UUID) -> None:

@@ -280,7 +280,7 @@ def _commit(plan: Plan, stored: Sequence[Stored]) -> Job | Attached | None:
     return begin_job(
         start,
         plan.role,
-        thread.client_id,
+        turn.client_thread_id,
         message=turn.message,
         title=title_from(turn.message.text) if is_new else "",
         display_name=plan.display_name if is_new else "",
@@ -301,6 +301,8 @@ def _thread(plan: Plan) -> tuple[Thread, bool]:
             "client_id": plan.turn.client_thread_id,
         },
     )
+    # Held until the commit, so that an erasure cannot come in between.
+    thread = Thread.objects.select_for_update().get(id=thread.id)
     require_own(thread, caller, plan.role.agent.id)
     return thread, is_new
 
@@ -313,12 +315,8 @@ def _resume(plan: Plan, last: Run | None) -> Job:
     return begin_branch(
         plan.branch,
         principal=plan.caller.principal,
-        client_thread_id=_client_id(last.thread_id),
+        client_thread_id=plan.turn.client_thread_id,
         client_run_id=plan.turn.client_run_id,
         request_digest=plan.turn.digest,
         message=plan.turn.message,
     )
-
-
-def _client_id(thread_id: UUID) -> str:
-    return Thread.objects.values_list("client_id", flat=True).get(id=thread_id)

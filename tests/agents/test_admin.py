@@ -18,7 +18,9 @@ from agents.models import (
     AuditEvent,
     Connector,
     Grant,
+    Membership,
     ModelProvider,
+    Organization,
     RateCard,
     Tool,
     User,
@@ -27,9 +29,12 @@ from agents.models import (
 from agents.services.tools import ObservedTool, apply_listing
 from tests.api_client import Api
 from tests.fakes.mcp_server import FakeMCP, tool
-from tests.world import PROVIDER_CREDENTIAL, World, allow, make_world
+from tests.world import PASSWORD, PROVIDER_CREDENTIAL, World, allow, make_world
 
 CREDENTIAL = "credential-canary-3391"
+CHANGEABLE = {
+    "agents_modelprovider", "agents_virtualmodel", "agents_connector", "agents_membership",
+}  # fmt: skip
 pytestmark = pytest.mark.django_db(databases="__all__")
 
 
@@ -124,7 +129,7 @@ def test_nothing_can_be_deleted_and_records_cannot_be_changed(
         if row is None:
             continue
         assert operator.post(page(f"{name}_delete", row.pk), {"post": "yes"}).status_code == 403
-        if name not in {"agents_modelprovider", "agents_virtualmodel", "agents_connector"}:
+        if name not in CHANGEABLE:
             assert operator.post(page(f"{name}_change", row.pk), {}).status_code == 403, name
     for name in ("agents_auditevent", "definitions_version", "agents_run", "agents_agentkey"):
         assert operator.post(page(f"{name}_add"), {}).status_code == 403
@@ -208,6 +213,37 @@ def test_admin_and_api_make_the_same_model_card_and_connector(
     assert operator.post(page("agents_connector_add"), form).status_code == 302
     assert audit_facts() == told_by_api
     assert Connector.objects.get(slug="c-admin").open_value("credential") == CREDENTIAL
+
+
+def test_an_operator_builds_an_organization_with_its_people(operator: Client, world: World) -> None:
+    made = operator.post(page("agents_organization_add"), {"name": "Initech", "slug": "initech"})
+    assert made.status_code == 302, made.context["errors"]
+    tenant = Organization.objects.get(slug="initech")
+    for kind in ("team", "environment"):
+        form = {"organization": str(tenant.id), "name": "First", "slug": "first"}
+        assert operator.post(page(f"agents_{kind}_add"), form).status_code == 302
+    team = tenant.teams.get()
+    person = {
+        "organization": str(tenant.id), "username": "nina", "new_password": PASSWORD,
+        "role": "agent_manager", "teams": [str(team.id)],
+    }  # fmt: skip
+    weak = operator.post(page("agents_membership_add"), {**person, "new_password": "12345"})
+    assert "too short" in weak.content.decode()
+    assert not User.objects.filter(username="nina").exists()
+    assert operator.post(page("agents_membership_add"), person).status_code == 302
+    place = Membership.objects.get(user__username="nina")
+    assert place.user.check_password(PASSWORD)
+    assert (place.role, list(place.teams.all())) == ("agent_manager", [team])
+    told = [e.action for e in AuditEvent.objects.filter(organization_id=tenant.id).order_by("seq")]
+    assert told == ["organization.create", "team.create", "environment.create", "member.add"]
+    change = page("agents_membership_change", place.pk)
+    assert operator.post(change, {"role": "member", "active": "on"}).status_code == 302
+    foreign = {"role": "member", "active": "on", "teams": [str(world.team.id)]}
+    refused = operator.post(change, foreign)
+    assert "Teams must be of" in refused.content.decode()
+    place.refresh_from_db()
+    assert (place.role, place.active, place.teams.count()) == ("member", True, 0)
+    assert PASSWORD not in str(list(LogEntry.objects.values()))
 
 
 def test_a_refused_save_changes_nothing_and_says_why(operator: Client, world: World) -> None:

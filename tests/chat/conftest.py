@@ -16,8 +16,9 @@ from tests.chat.desk import Desk, Stage, make_desk
 from tests.fakes.mcp_server import FakeMCP, tool
 from tests.fakes.model_provider import FakeProvider
 from tests.processes import RUNTIME_TOKEN
-from tests.world import allow, make_world
-from tests.world import boot as boot
+from tests.world import allow, boot, make_world
+
+__all__ = ["boot"]
 
 
 @pytest.fixture(scope="session")

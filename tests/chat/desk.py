@@ -13,9 +13,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from agents.choices import Classification
 from agents.gateways import mcp_gateway
 from agents.gateways.refresh import refresh_now
 from agents.gateways.responses import App, Receive, Scope, Send
-from agents.models import Agent, Approval, Run, Tool
+from agents.models import Agent, Approval, Run, Tool, VirtualModel
 from agents.services import grants, resources
 from agents.services.tools import review_tool
 from agents.writer import get_writer
@@ -369,7 +369,8 @@ class Desk:
         """Write and publish a definition, with everything in it granted."""
         agent = agent or self.world.agent
         chosen = list(self.tools.values()) if tools is None else list(tools)
-        for resource in [self.world.model, *chosen]:
+        granted: list[VirtualModel | Tool] = [self.world.model, *chosen]
+        for resource in granted:
             grants.grant(
                 actor=self.world.manager,
                 agent=agent,
@@ -405,9 +406,7 @@ class Desk:
         return Front(self, minted.text)
 
     def end_user(self, subject: str = "customer-1") -> Front:
-        minted = mint_end_user_token(
-            key_text=self.world.key_text, subject=subject, ttl_seconds=600
-        )
+        minted = mint_end_user_token(key_text=self.world.key_text, subject=subject, ttl_seconds=600)
         return Front(self, minted.text)
 
     def last_run(self) -> Run:
@@ -455,8 +454,3 @@ def eventually(check: Callable[[], Any], seconds: float = 10) -> None:
 
 def new_thread() -> str:
     return str(uuid.uuid4())
-
-
-@asynccontextmanager
-async def nothing() -> AsyncIterator[None]:
-    yield

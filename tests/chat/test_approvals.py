@@ -58,7 +58,9 @@ def test_edited_arguments_are_what_runs_and_what_the_model_sees(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("edited", [{"order": "x", "amount": 5}, {"order": 1}, {"amount": 900}])
-def test_an_edit_that_does_not_fit_the_schema_decides_nothing(desk: Desk, edited: dict) -> None:
+def test_an_edit_that_does_not_fit_the_schema_decides_nothing(
+    desk: Desk, edited: dict[str, object]
+) -> None:
     desk.provider.script(calls(call("shop__refund", REFUND)), text("ok"))
     front, thread = desk.member(), new_thread()
     (interrupt,) = front.send("Refund", thread=thread).interrupts

@@ -218,5 +218,3 @@ def test_an_outsider_cannot_decide_below_either(family: Family) -> None:
     assert refused.status == 404
     settle_writes()
     assert Approval.objects.get().state == "open"
-
-

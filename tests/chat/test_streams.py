@@ -19,6 +19,7 @@ from chat.agui import streams
 from chat.models import SessionEvent
 from chat.selectors.log import all_entries
 from chat.services import execution
+from chat.services.hub import hub
 from chat.services.terminal import sweep_ends
 from tests.chat.desk import (
     Desk,
@@ -85,8 +86,8 @@ def test_a_reader_of_another_process_misses_and_repeats_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the owner's memory: only the log."""
-    monkeypatch.setattr(streams.hub, "publish", lambda *_: None)
-    monkeypatch.setattr(streams.executor, "owns", lambda _: False)
+    monkeypatch.setattr(hub, "publish", lambda *_: None)
+    monkeypatch.setattr(execution.executor, "owns", lambda _: False)
     desk.provider.script(text(LONG, chunk=4, pace=0.02))
     answer = desk.member().send("Count", thread=new_thread())
     assert answer.text == LONG
@@ -259,9 +260,7 @@ def test_nothing_is_written_behind_the_end(desk: Desk) -> None:
 @pytest.fixture
 def dead_boot(transactional_db: None) -> Boot:
     boot = start_boot(role="web")
-    Boot.objects.filter(id=boot.id).update(
-        heartbeat_at=database_now() - dt.timedelta(seconds=6)
-    )
+    Boot.objects.filter(id=boot.id).update(heartbeat_at=database_now() - dt.timedelta(seconds=6))
     return boot
 
 

@@ -27,7 +27,10 @@ PATIENCE = 20_000
 expect.set_options(timeout=PATIENCE)
 
 #: Refusals that a journey provokes on purpose are told in the console too; they are no faults.
-EXPECTED = "Failed to load resource: the server responded with a status of"
+EXPECTED = (
+    "Failed to load resource: the server responded with a status of",
+    "Failed to load resource: net::",
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,9 @@ def visit(site: Site, browser: Browser) -> Iterator[Callable[..., Visitor]]:
         page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
         page.set_default_timeout(PATIENCE)
         opened.append(visitor)
-        if username and username not in site.sessions:
+        if username in site.sessions:
+            visitor.open("/")
+        elif username:
             visitor.sign_in(username)
             site.sessions[username] = context.storage_state()
         return visitor

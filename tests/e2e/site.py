@@ -86,7 +86,8 @@ class Site:
 
     def outbox(self) -> list[dict[str, Any]]:
         """The e-mails that the demo's tool server sent."""
-        return self._tools("outbox")
+        mails: list[dict[str, Any]] = self._tools("outbox")
+        return mails
 
     def _tools(self, name: str) -> Any:
         return httpx.get(f"http://127.0.0.1:{self.tools_port}/{name}").json()

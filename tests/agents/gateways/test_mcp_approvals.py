@@ -6,13 +6,14 @@ import asyncio
 import threading
 import uuid
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agents import clock, content_store
 from agents.choices import ApprovalState, RunState
-from agents.gateways import mcp_upstream
+from agents.gateways import mcp_calls, mcp_upstream
 from agents.gateways.mcp_outcomes import outcome_text
 from agents.gateways.refresh import refresh_now
 from agents.models import Approval, Blob, Boot, GatewayRequest
@@ -247,6 +248,27 @@ def test_it_is_judged_again_at_execution(bench: Bench, what: str) -> None:
         bench.age_list()
     assert bench.code(resumed.key, "refund", {"order": 7}, approval) in expected
     assert bench.fake.total == 0
+    assert state_of(approval) == ApprovalState.VOID
+
+
+@pytest.mark.parametrize("step", ["claim", "ask"])
+def test_it_is_judged_again_between_two_steps(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The grant goes away after the call was admitted and before its next step."""
+    approval, resumed = bench.approved("refund", {"order": 7})
+    check = mcp_calls.check_arguments
+
+    async def revoke_meanwhile(arguments: Any, **schema: Any) -> None:
+        await check(arguments, **schema)
+        revoke = partial(grants.revoke_grant, actor=bench.world.manager)
+        await asyncio.to_thread(revoke, grant=bench.grants["refund"])
+
+    monkeypatch.setattr(mcp_calls, "check_arguments", revoke_meanwhile)
+    given = approval if step == "claim" else None
+    assert bench.code(resumed.key, "refund", {"order": 7}, given) == "out_of_scope"
+    assert bench.fake.total == 0
+    assert Approval.objects.count() == 1
     assert state_of(approval) == ApprovalState.VOID
 
 

@@ -1,35 +1,25 @@
-"""The agents list and the agent page: write a definition, publish it, contain it."""
+"""The list of agents, and one agent's draft with what stands around it."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any
 
-from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agents.errors import DamagedContent, DomainError, NotFound
-from agents.models import Agent, Environment
+from agents.errors import DamagedContent, DomainError
+from agents.models import Agent
 from agents.pages import PageRequest, done, member_page
-from agents.policy import require_manage
-from agents.selectors.identity import agent_by_slug, environment_by_slug
 from agents.selectors.names import person_name
 from definitions.canonical import INSTRUCTIONS_LIMIT, Definition
 from definitions.errors import DraftChanged
-from definitions.forms import DraftForm, PublishForm, RationaleForm, UnpublishForm
-from definitions.models import Draft, Version
+from definitions.forms import DraftForm
+from definitions.models import Draft
+from definitions.pages.common import Context, address_of, field_of, managed_agent
 from definitions.selectors import draft_of, editor, open_draft, versions_of
-from definitions.selectors.publishing import Preview, preview_draft, preview_version
 from definitions.services.drafts import save_draft
-from definitions.services.publishing import publish_draft, publish_version, unpublish
-
-Context = dict[str, Any]
 
 
 @member_page
@@ -42,24 +32,11 @@ def agents(request: PageRequest) -> HttpResponse:
     return render(request, "definitions/agents.html", {"agents": lines, "query": query})
 
 
-def _managed(request: PageRequest, slug: str) -> Agent:
-    agent = agent_by_slug(request.frame.actor, slug)
-    require_manage(request.frame.actor, agent)
-    return agent
-
-
-def _address(name: str, agent: Agent, environment: Environment) -> str:
-    return f"{reverse(name, args=[agent.slug])}?{urlencode({'environment': environment.slug})}"
-
-
-# --- the draft ------------------------------------------------------------------------------
-
-
 @member_page
 @require_http_methods(["GET", "HEAD", "POST"])
 def agent(request: PageRequest, slug: str) -> HttpResponse:
     """One agent: its draft to edit, where it is published, its versions."""
-    found = _managed(request, slug)
+    found = managed_agent(request, slug)
     draft = draft_of(found)
     try:
         definition = open_draft(draft)
@@ -99,19 +76,13 @@ def _save(request: PageRequest, agent: Agent, draft: Draft, form: DraftForm) -> 
         conflict = _conflict(draft_of(agent), data, form)
         return _show_saving(request, agent, draft, {"form": form, "conflict": conflict}, status=409)
     except DomainError as error:
-        form.add_error(_field(form, error), error.detail)
+        form.add_error(field_of(form, error), error.detail)
         return _show_saving(request, agent, draft, {"form": form}, status=422)
     if not request.htmx:
-        return done(request, _address("agent", agent, request.frame.environment))
+        return done(request, address_of("agent", agent, request.frame.environment))
     initial = {**data, "base": saved.digest}
     form = DraftForm(form.offered_models, form.offered_tools, initial=initial)
     return _show_saving(request, agent, saved, {"form": form}, status=200)
-
-
-def _field(form: Any, error: DomainError) -> str | None:
-    """The form field that a refusal is about, if it names one."""
-    field = error.extra.get("field")
-    return field if field in form.fields else None
 
 
 def _conflict(theirs: Draft, mine: Context, form: DraftForm) -> Context:
@@ -205,125 +176,3 @@ def _versions(agent: Agent) -> list[Context]:
         }
         for version in versions_of(agent)
     ]
-
-
-# --- publish and unpublish ------------------------------------------------------------------
-
-
-@member_page
-@require_http_methods(["GET", "HEAD", "POST"])
-def publish(request: PageRequest, slug: str) -> HttpResponse:
-    """Show what a publish would change, then do exactly that."""
-    found = _managed(request, slug)
-    if request.method != "POST":
-        number = request.GET.get("version", "")
-        initial = {"rationale": request.GET.get("rationale", ""), "key": uuid.uuid4().hex}
-        preview = _preview(request, found, request.frame.environment, number)
-        return _show_publish(request, preview, RationaleForm(initial=initial), initial["key"])
-    form = PublishForm(request.POST)
-    number, place = request.POST.get("version", ""), request.POST.get("environment", "")
-    environment = environment_by_slug(found.organization_id, place)
-    if not form.is_valid():
-        preview = _preview(request, found, environment, number)
-        return _show_publish(request, preview, form, request.POST.get("key", ""), status=422)
-    try:
-        words = _publish(request, found, environment, form.cleaned_data)
-    except DomainError as error:
-        form.add_error(_field(form, error), error.detail)
-        preview = _preview(request, found, environment, number)
-        return _show_publish(request, preview, form, uuid.uuid4().hex, status=422)
-    messages.success(request, words)
-    return done(request, _address("agent", found, environment))
-
-
-def _publish(request: PageRequest, agent: Agent, environment: Environment, data: Context) -> str:
-    """Publish the draft that was shown, or an existing version; a sentence for the notice."""
-    actor, rationale = request.frame.actor, data["rationale"]
-    if data["version"]:
-        version = _version(agent, data["version"])
-        result = publish_version(
-            actor=actor, version=version, environment=environment, rationale=rationale
-        )
-    else:
-        result = publish_draft(
-            actor=actor,
-            agent=agent,
-            environment=environment,
-            draft_digest=data["digest"],
-            rationale=rationale,
-            idempotency_key=data["key"],
-        )
-    return f"v{result.version.number} is live in {environment.slug}."
-
-
-def _version(agent: Agent, number: int) -> Version:
-    version = versions_of(agent).select_related("agent").filter(number=number).first()
-    if version is None:
-        raise NotFound("There is no such version.")
-    return version
-
-
-def _preview(request: PageRequest, agent: Agent, environment: Environment, number: str) -> Preview:
-    if not number:
-        return preview_draft(agent, environment)
-    if not number.isdecimal() or len(number) > 9:
-        raise NotFound("There is no such version.")
-    return preview_version(_version(agent, int(number)), environment)
-
-
-def _show_publish(
-    request: PageRequest, preview: Preview, form: Any, key: str, *, status: int = 200
-) -> HttpResponse:
-    context = {
-        "agent": preview.agent,
-        "preview": preview,
-        "form": form,
-        "key": key,
-        "environments": request.frame.environments,
-    }
-    return _show_dialog(request, "publish", context, status=status)
-
-
-@member_page
-@require_http_methods(["GET", "HEAD", "POST"])
-def unpublish_page(request: PageRequest, slug: str) -> HttpResponse:
-    """Show what an Unpublish ends, then contain the agent and say what it ended."""
-    found = _managed(request, slug)
-    form: RationaleForm = RationaleForm()
-    environment, status = request.frame.environment, 200
-    if request.method == "POST":
-        form = UnpublishForm(request.POST)
-        environment = environment_by_slug(
-            found.organization_id, request.POST.get("environment", "")
-        )
-        status = 422
-        if form.is_valid():
-            try:
-                ended = unpublish(
-                    actor=request.frame.actor,
-                    agent=found,
-                    environment=environment,
-                    rationale=form.cleaned_data["rationale"],
-                )
-            except DomainError as error:
-                form.add_error(_field(form, error), error.detail)
-
-            else:
-                messages.success(request, f"Unpublished from {environment.slug}, {ended}.")
-                return done(request, _address("agent", found, environment))
-    context = {
-        "agent": found,
-        "environment": environment,
-        "form": form,
-        "live": editor.live_parts(found, environment),
-    }
-    return _show_dialog(request, "unpublish", context, status=status)
-
-
-def _show_dialog(request: PageRequest, name: str, context: Context, *, status: int) -> HttpResponse:
-    """A dialog's content for htmx; the same as a page of its own without."""
-    if request.htmx:
-        return render(
-            request, f"definitions/_{name}.html", context | {"heading": "h2"}, status=status
-        )
-    return render(request, f"definitions/{name}.html", context | {"heading": "h1"}, status=status)
