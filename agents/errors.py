@@ -71,6 +71,10 @@ class RequestTimeout(DomainError):
     code, status, title = "request_timeout", 408, "The body did not arrive in time"
 
 
+class TooDeep(TooLarge):
+    code, title = "too_deep", "The JSON is nested deeper than this route accepts"
+
+
 class MethodNotAllowed(DomainError):
     code, status, title = "method_not_allowed", 405, "This route does not answer that method"
 

@@ -143,6 +143,9 @@ class ModelRow:
     provider_enabled: bool
     base_url: str
     credential: bytes | None = field(repr=False, default=None)
+    #: The newest rate card: its upstream model, then the rates of input, output, cache read and
+    #: cache write in micro-dollars per million tokens.
+    rate_card: tuple[str, int, int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

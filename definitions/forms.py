@@ -52,6 +52,12 @@ class RationaleForm(forms.Form):
         help_text="Kept with the version and in the audit, so it holds no instructions.",
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.is_bound:
+            # A dialog that is drawn anew for another environment keeps what was typed.
+            self.fields["rationale"].widget.attrs["hx-preserve"] = "true"
+
 
 class PublishForm(RationaleForm):
     """Exactly which definition goes where. ``version`` publishes an existing one again."""

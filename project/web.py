@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import cast
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.db import DatabaseError, connections
 from django.db.backends.utils import CursorWrapper
@@ -17,6 +18,7 @@ from django.db.backends.utils import CursorWrapper
 from agents import lifecycle
 from agents.errors import DomainError, MethodNotAllowed, StoreUnavailable
 from agents.gateways import calls, mcp_gateway, model_gateway, outgoing, prices
+from agents.gateways.body import bounded
 from agents.gateways.responses import App, Receive, Scope, Send, guard, send_json
 from agents.models import VirtualModel
 from agents.writer import get_writer
@@ -36,7 +38,7 @@ HEALTH_MEMORY_SECONDS = 1.0
 
 def build() -> App:
     """The ASGI application of the web process, after ``django.setup()``."""
-    django = cast("App", get_asgi_application())  # typed for dicts and mappings only
+    django = guard(_bounded_django())
     statics = FoundFiles()
     health = guard(Health())
 
@@ -64,6 +66,16 @@ def build() -> App:
             await _lifespan(receive, send, [mcp_gateway.lifespan, routes.lifespan])
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1000})
+
+    return application
+
+
+def _bounded_django() -> App:
+    django = cast("App", get_asgi_application())  # typed for dicts and mappings only
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await django(scope, bounded(receive, limit), send)
 
     return application
 

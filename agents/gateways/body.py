@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from agents.errors import (
-    Invalid,
     MalformedBody,
     RequestTimeout,
+    TooDeep,
     TooLarge,
     UnsupportedMediaType,
 )
@@ -66,6 +66,24 @@ async def read_body(
         raise RequestTimeout from None
 
 
+def bounded(receive: Receive, limit: int) -> Receive:
+    """*receive* for a program that reads its body itself: TooLarge once *limit* bytes are passed.
+
+    For Django, which would write a body without a declared length to disk before it looks.
+    """
+    size = 0
+
+    async def counted() -> MutableMapping[str, Any]:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > limit:
+            raise TooLarge(limit=limit)
+        return message
+
+    return counted
+
+
 def _check_headers(scope: Scope, limit: int, media_types: Collection[str]) -> None:
     media_type = ""
     for name, value in scope["headers"]:
@@ -83,7 +101,7 @@ def parse_json(data: bytes) -> Any:
     """Parse strict JSON: no NaN, no lone surrogates, no broken UTF-8, nested at most MAX_DEPTH.
 
     Of a repeated name the last value counts; so use what is returned, and never pass on *data*,
-    which another parser may read differently. Raises MalformedBody or Invalid.
+    which another parser may read differently. Raises MalformedBody or TooDeep.
     """
     try:
         value = orjson.loads(data)
@@ -91,7 +109,7 @@ def parse_json(data: bytes) -> Any:
         raise MalformedBody from None
     # Whoever opens fewer brackets than the bound cannot nest deeper than it.
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
-        raise Invalid(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
+        raise TooDeep(limit=MAX_DEPTH)
     return value
 
 

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from django.db.backends.utils import CursorWrapper
 
-from agents import sql
+from agents import clock, sql
 from agents.choices import RequestState, Status
 from agents.digests import credential_mac
 from agents.errors import DomainError, InputTooLarge, KeyDead, ModelDisabled, NotFound, OutOfScope
 from agents.gateways.model_request import BYTES_PER_TOKEN, ChatRequest
 from agents.gateways.request_rows import CallRecord
-from agents.policy import KeyRow, ModelRow, Rights
-from agents.selectors.rights import read_key, rights_of_key
+from agents.policy import KeyRow, KeyRows, ModelRow, Rights, effective_rights
+from agents.selectors.rights import (
+    MODEL_COLUMNS,
+    MODEL_TABLES,
+    model_row,
+    read_key,
+    read_key_and_model,
+    rights_of_key,
+)
 from agents.writer import get_writer
 
 #: Takes what a call may cost at worst, before it is sent: the cursor of the hop, the key, the
 #: model and the bytes of input. It refuses by raising a DomainError before it has written.
 Reserve = Callable[[CursorWrapper, KeyRow, ModelRow, int], None]
 
-SYSTEM_MODEL_SQL = """
-SELECT m.id, m.slug, m.upstream_model, m.pricing_reference, m.context_limit, m.output_limit,
-       m.enabled, p.id, p.enabled, p.base_url, p.credential, o.status
-FROM agents_virtualmodel m
-JOIN agents_modelprovider p ON p.id = m.provider_id
-JOIN agents_organization o ON o.id = m.organization_id
+SYSTEM_MODEL_SQL = f"""
+SELECT {MODEL_COLUMNS}, o.status
+FROM (SELECT id AS virtual_model_id, organization_id FROM agents_virtualmodel) g
+{MODEL_TABLES}
+JOIN agents_organization o ON o.id = g.organization_id
 WHERE m.id = %s AND m.organization_id = %s
-"""
+"""  # noqa: S608 - made of constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,10 @@ async def admit(
     """
 
     def operation(cursor: CursorWrapper) -> Admission | DomainError:
-        key = _known_key(cursor, key_text)
+        found = read_key_and_model(cursor, mac=credential_mac(key_text), model_slug=request.model)
+        key = found[0] if found is not None else _known_key(cursor, key_text)
         try:
-            model = _granted_model(cursor, key, request)
+            model = _granted_model(cursor, key, found and found[1], request)
             if reserve is not None:
                 reserve(cursor, key, model, request.size)
         except DomainError as error:
@@ -101,8 +107,8 @@ async def admit_system(
         row = sql.one(cursor, SYSTEM_MODEL_SQL, [virtual_model_id, organization_id])
         if row is None:
             raise NotFound("There is no such model in this organization.")
-        model = _model_row(row)
-        if not (model.enabled and model.provider_enabled and row[11] == Status.ACTIVE):
+        model = model_row(row)
+        if not (model.enabled and model.provider_enabled and row[-1] == Status.ACTIVE):
             raise ModelDisabled
         _check_size(model, request)
         record.open_keyless(
@@ -145,9 +151,11 @@ def _known_key(cursor: CursorWrapper, key_text: str) -> KeyRow:
     return key
 
 
-def _granted_model(cursor: CursorWrapper, key: KeyRow, request: ChatRequest) -> ModelRow:
-    rights = rights_of_key(cursor, key, model_slug=request.model)
-    model = rights.model(request.model)
+def _granted_model(
+    cursor: CursorWrapper, key: KeyRow, found: ModelRow | None, request: ChatRequest
+) -> ModelRow:
+    rows = KeyRows(key=key, models=() if found is None else (found,))
+    model = effective_rights(rows, clock.now(cursor)).model(request.model)
     if model is None:  # One answer for unknown, ungranted, disabled and out of the key's scope.
         raise OutOfScope("The key's current rights do not include this model.")
     _check_size(model, request)
@@ -158,19 +166,3 @@ def _check_size(model: ModelRow, request: ChatRequest) -> None:
     limit = model.context_limit * BYTES_PER_TOKEN
     if request.size > limit:
         raise InputTooLarge(limit=limit)
-
-
-def _model_row(row: tuple[Any, ...]) -> ModelRow:
-    return ModelRow(
-        id=sql.read_uuid(row[0]),
-        slug=row[1],
-        upstream_model=row[2],
-        pricing_reference=row[3],
-        context_limit=row[4],
-        output_limit=row[5],
-        enabled=sql.read_bool(row[6]),
-        provider_id=sql.read_uuid(row[7]),
-        provider_enabled=sql.read_bool(row[8]),
-        base_url=row[9],
-        credential=sql.read_bytes(row[10]),
-    )

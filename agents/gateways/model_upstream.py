@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -98,11 +100,15 @@ def _authorization(admission: Admission) -> dict[str, str]:
     model = admission.model
     if model.credential is None:
         return {}
-    context = seal_context(
-        ModelProvider, "credential", model.provider_id, admission.organization_id
-    )
-    credential = vault.unseal(model.credential, context).decode()
+    credential = _opened(model.credential, model.provider_id, admission.organization_id)
     return {"authorization": f"Bearer {credential}"}
+
+
+@functools.lru_cache(maxsize=256)
+def _opened(sealed: bytes, provider_id: UUID, organization_id: UUID) -> str:
+    """The credential behind *sealed*: the same bytes at the same place always open to the same."""
+    context = seal_context(ModelProvider, "credential", provider_id, organization_id)
+    return vault.unseal(sealed, context).decode()
 
 
 def _require_success(response: outgoing.Response, accept: str) -> None:

@@ -6,22 +6,13 @@ import functools
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeGuard
-from uuid import UUID
 
-from django.db.backends.utils import CursorWrapper
-
-from agents import sql
-from agents.gateways.request_rows import Spending, Spent
+from agents.gateways.request_rows import Spending
 from agents.policy import ModelRow
 
 #: The largest number that a column of both engines holds; sums stop there.
 MAX_AMOUNT = 2**63 - 1
 TOKENS_PER_RATE = 1_000_000
-
-CARD_SQL = """
-SELECT upstream_model, input_rate, output_rate, cache_read_rate, cache_write_rate
-FROM agents_ratecard WHERE virtual_model_id = %s ORDER BY version DESC LIMIT 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +74,18 @@ def _is_count(value: Any) -> TypeGuard[int]:
 
 
 def spending(model: ModelRow, usage: Usage | None) -> Spending | None:
-    """What the closing of the row looks up: both counts and the cost."""
+    """What the closing of the row asks for: both counts and the cost. Prices are the hop's."""
     if usage is None:
         return None
-
-    def look_up(cursor: CursorWrapper) -> Spent:
-        return usage.input, usage.output, cost_of(cursor, model, usage)
-
-    return look_up
+    return lambda: (usage.input, usage.output, cost_of(model, usage))
 
 
-def cost_of(cursor: CursorWrapper, model: ModelRow, usage: Usage) -> int | None:
+def cost_of(model: ModelRow, usage: Usage) -> int | None:
     """By the operator's newest rate card when it is for this upstream model, else as published."""
-    rates = rate_card(cursor, model.id, model.upstream_model)
-    if rates is not None:
-        return rates.cost(usage)
+    card = model.rate_card
+    if card is not None and card[0] == model.upstream_model:
+        return Rates(*card[1:]).cost(usage)
     return published_cost(model.pricing_reference, usage)
-
-
-def rate_card(cursor: CursorWrapper, model_id: UUID, upstream_model: str) -> Rates | None:
-    """The newest rate card, unless it was made for another upstream model."""
-    row = sql.one(cursor, CARD_SQL, [model_id])
-    return None if row is None or row[0] != upstream_model else Rates(*row[1:])
 
 
 def published_cost(reference: str, usage: Usage) -> int | None:

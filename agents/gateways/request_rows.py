@@ -33,7 +33,7 @@ WHERE id = %s AND state = 'open'
 
 #: Input tokens, output tokens, and cost in micro-dollars; null where unknown.
 Spent = tuple[int | None, int | None, int | None]
-Spending = Callable[[CursorWrapper], Spent]
+Spending = Callable[[], Spent]
 
 
 class CallRecord:
@@ -122,7 +122,7 @@ class CallRecord:
     ) -> None:
         """Queue the closing; waits for nothing. Only the first call has an effect.
 
-        *spending* runs in the writer's thread and looks up what the call cost.
+        *spending* runs in the writer's thread and tells what the call cost.
         """
         if not self._closed:
             get_writer().post(self.closing(state, code, spending=spending))
@@ -135,7 +135,7 @@ class CallRecord:
         duration_ms, first_byte_ms = self._elapsed_ms(), self._first_byte_ms
 
         def operation(cursor: CursorWrapper) -> int:
-            spent: Spent = (None, None, None) if spending is None else spending(cursor)
+            spent: Spent = (None, None, None) if spending is None else spending()
             return sql.changed(
                 cursor,
                 CLOSE_SQL,

@@ -18,27 +18,51 @@ from agents.digests import credential_mac
 from agents.errors import KeyDead
 from agents.policy import KeyRow, KeyRows, ModelRow, Rights, ToolRow, effective_rights
 
-KEY_SQL = """
-SELECT k.id, k.accessor, k.kind, k.scope, k.generation, k.expires_at, k.revoked_at,
-       o.id, o.status, a.id, a.slug, a.status, e.id, e.slug, s.state, s.generation,
-       r.id, r.state, r.thread_id, r.depth
+KEY_COLUMNS = """
+k.id, k.accessor, k.kind, k.scope, k.generation, k.expires_at, k.revoked_at,
+o.id, o.status, a.id, a.slug, a.status, e.id, e.slug, s.state, s.generation,
+r.id, r.state, r.thread_id, r.depth
+"""
+
+KEY_TABLES = """
 FROM agents_agentkey k
 JOIN agents_agent a ON a.id = k.agent_id
 JOIN agents_organization o ON o.id = k.organization_id
 JOIN agents_environment e ON e.id = k.environment_id
 JOIN agents_agentenvironment s ON s.agent_id = k.agent_id AND s.environment_id = k.environment_id
 LEFT JOIN agents_run r ON r.id = k.run_id
-WHERE {condition}
 """
 
-MODEL_SQL = """
-SELECT m.id, m.slug, m.upstream_model, m.pricing_reference, m.context_limit, m.output_limit,
-       m.enabled, p.id, p.enabled, p.base_url, p.credential
-FROM agents_grant g
+KEY_SQL = f"SELECT {KEY_COLUMNS} {KEY_TABLES} WHERE {{condition}}"
+
+MODEL_COLUMNS = """
+m.id, m.slug, m.upstream_model, m.pricing_reference, m.context_limit, m.output_limit,
+m.enabled, p.id, p.enabled, p.base_url, p.credential,
+c.upstream_model, c.input_rate, c.output_rate, c.cache_read_rate, c.cache_write_rate
+"""
+
+MODEL_TABLES = """
 JOIN agents_virtualmodel m ON m.id = g.virtual_model_id
 JOIN agents_modelprovider p ON p.id = m.provider_id
-WHERE g.agent_id = %s AND g.environment_id = %s AND g.revoked_at IS NULL
+LEFT JOIN agents_ratecard c ON c.virtual_model_id = m.id AND c.version =
+    (SELECT MAX(newest.version) FROM agents_ratecard newest WHERE newest.virtual_model_id = m.id)
 """
+
+MODEL_SQL = f"""
+SELECT {MODEL_COLUMNS} FROM agents_grant g {MODEL_TABLES}
+WHERE g.agent_id = %s AND g.environment_id = %s AND g.revoked_at IS NULL
+"""  # noqa: S608 - made of constants
+
+#: A key and one model it is granted, in one statement: the start of most calls.
+KEY_AND_MODEL_SQL = f"""
+SELECT {KEY_COLUMNS}, {MODEL_COLUMNS} {KEY_TABLES}
+JOIN agents_grant g ON g.agent_id = k.agent_id AND g.environment_id = k.environment_id
+    AND g.revoked_at IS NULL
+{MODEL_TABLES}
+WHERE k.mac = %s AND m.slug = %s
+"""
+#: Where the model's columns begin in the rows of that statement.
+FIRST_MODEL_COLUMN = 20
 
 TOOL_SQL = """
 SELECT t.id, t.name, t.exposed_name, t.title, t.description, t.input_schema, t.annotations,
@@ -116,8 +140,22 @@ def read_key(
     condition, value = ("k.mac = %s", mac) if mac is not None else ("k.id = %s", key_id)
     statement = KEY_SQL.format(condition=condition) + _share(cursor, "k", "s")
     row = sql.one(cursor, statement, [value])
-    if row is None:
-        return None
+    return None if row is None else _key_row(row)
+
+
+def read_key_and_model(
+    cursor: CursorWrapper, *, mac: str, model_slug: str
+) -> tuple[KeyRow, ModelRow] | None:
+    """A key and a model that is granted to its agent; None when either is not there.
+
+    It decides nothing: hand both to :func:`agents.policy.effective_rights`.
+    """
+    statement = KEY_AND_MODEL_SQL + _share(cursor, "k", "s", "g")
+    row = sql.one(cursor, statement, [mac, model_slug])
+    return None if row is None else (_key_row(row), model_row(row[FIRST_MODEL_COLUMN:]))
+
+
+def _key_row(row: tuple[Any, ...]) -> KeyRow:
     return KeyRow(
         id=sql.read_uuid(row[0]),
         accessor=row[1],
@@ -160,21 +198,24 @@ def _models(cursor: CursorWrapper, key: KeyRow, slug: str | None) -> tuple[Model
     if slug is not None:
         statement, parameters = statement + " AND m.slug = %s", [*parameters, slug]
     rows = sql.every(cursor, statement + _share(cursor, "g"), parameters)
-    return tuple(
-        ModelRow(
-            id=sql.read_uuid(row[0]),
-            slug=row[1],
-            upstream_model=row[2],
-            pricing_reference=row[3],
-            context_limit=row[4],
-            output_limit=row[5],
-            enabled=sql.read_bool(row[6]),
-            provider_id=sql.read_uuid(row[7]),
-            provider_enabled=sql.read_bool(row[8]),
-            base_url=row[9],
-            credential=sql.read_bytes(row[10]),
-        )
-        for row in rows
+    return tuple(model_row(row) for row in rows)
+
+
+def model_row(row: tuple[Any, ...]) -> ModelRow:
+    """A row of MODEL_COLUMNS."""
+    return ModelRow(
+        id=sql.read_uuid(row[0]),
+        slug=row[1],
+        upstream_model=row[2],
+        pricing_reference=row[3],
+        context_limit=row[4],
+        output_limit=row[5],
+        enabled=sql.read_bool(row[6]),
+        provider_id=sql.read_uuid(row[7]),
+        provider_enabled=sql.read_bool(row[8]),
+        base_url=row[9],
+        credential=sql.read_bytes(row[10]),
+        rate_card=None if row[11] is None else (row[11], row[12], row[13], row[14], row[15]),
     )
 
 

@@ -28,21 +28,19 @@ def publish(request: PageRequest, slug: str) -> HttpResponse:
     """Show what a publish would change, then do exactly that."""
     found = managed_agent(request, slug)
     if request.method != "POST":
-        number = request.GET.get("version", "")
-        initial = {"rationale": request.GET.get("rationale", ""), "key": uuid.uuid4().hex}
-        preview = _preview(request, found, request.frame.environment, number)
-        return _show_publish(request, preview, RationaleForm(initial=initial), initial["key"])
+        preview = _preview(found, request.frame.environment, request.GET.get("version", ""))
+        return _show_publish(request, preview, RationaleForm(), uuid.uuid4().hex)
     form = PublishForm(request.POST)
     number, place = request.POST.get("version", ""), request.POST.get("environment", "")
     environment = environment_by_slug(found.organization_id, place)
     if not form.is_valid():
-        preview = _preview(request, found, environment, number)
+        preview = _preview(found, environment, number)
         return _show_publish(request, preview, form, request.POST.get("key", ""), status=422)
     try:
         words = _publish(request, found, environment, form.cleaned_data)
     except DomainError as error:
         form.add_error(field_of(form, error), error.detail)
-        preview = _preview(request, found, environment, number)
+        preview = _preview(found, environment, number)
         return _show_publish(request, preview, form, uuid.uuid4().hex, status=422)
     messages.success(request, words)
     return done(request, address_of("agent", found, environment))
@@ -75,7 +73,7 @@ def _version(agent: Agent, number: int) -> Version:
     return version
 
 
-def _preview(request: PageRequest, agent: Agent, environment: Environment, number: str) -> Preview:
+def _preview(agent: Agent, environment: Environment, number: str) -> Preview:
     if not number:
         return preview_draft(agent, environment)
     if not number.isdecimal() or len(number) > 9:
@@ -101,33 +99,35 @@ def _show_publish(
 def unpublish_page(request: PageRequest, slug: str) -> HttpResponse:
     """Show what an Unpublish ends, then contain the agent and say what it ended."""
     found = managed_agent(request, slug)
-    form: RationaleForm = RationaleForm()
-    environment, status = request.frame.environment, 200
-    if request.method == "POST":
-        form = UnpublishForm(request.POST)
-        environment = environment_by_slug(
-            found.organization_id, request.POST.get("environment", "")
+    if request.method != "POST":
+        return _show_unpublish(request, found, request.frame.environment, RationaleForm())
+    form = UnpublishForm(request.POST)
+    place = request.POST.get("environment", "")
+    environment = environment_by_slug(found.organization_id, place)
+    if not form.is_valid():
+        return _show_unpublish(request, found, environment, form, status=422)
+    try:
+        ended = unpublish(
+            actor=request.frame.actor,
+            agent=found,
+            environment=environment,
+            rationale=form.cleaned_data["rationale"],
         )
-        status = 422
-        if form.is_valid():
-            try:
-                ended = unpublish(
-                    actor=request.frame.actor,
-                    agent=found,
-                    environment=environment,
-                    rationale=form.cleaned_data["rationale"],
-                )
-            except DomainError as error:
-                form.add_error(field_of(form, error), error.detail)
+    except DomainError as error:
+        form.add_error(field_of(form, error), error.detail)
+        return _show_unpublish(request, found, environment, form, status=422)
+    messages.success(request, f"Unpublished from {environment.slug}, {ended}.")
+    return done(request, address_of("agent", found, environment))
 
-            else:
-                messages.success(request, f"Unpublished from {environment.slug}, {ended}.")
-                return done(request, address_of("agent", found, environment))
+
+def _show_unpublish(
+    request: PageRequest, agent: Agent, environment: Environment, form: Any, *, status: int = 200
+) -> HttpResponse:
     context = {
-        "agent": found,
+        "agent": agent,
         "environment": environment,
         "form": form,
-        "live": editor.live_parts(found, environment),
+        "live": editor.live_parts(agent, environment),
     }
     return _show_dialog(request, "unpublish", context, status=status)
 

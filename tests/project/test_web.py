@@ -220,3 +220,28 @@ def test_the_web_process_never_loads_what_runs_agents() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == "False"
+
+
+async def test_a_body_without_a_length_is_cut_off_before_django_stores_it() -> None:
+    """Only as much as the limit is taken from the connection; then the answer is 413."""
+    taken = 0
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal taken
+        taken += 65_536
+        return {"type": "http.request", "body": b"x" * 65_536, "more_body": True}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/v1/agents", "raw_path": b"/api/v1/agents",
+        "query_string": b"", "headers": headers, "server": ("127.0.0.1", 80), "scheme": "http",
+    }  # fmt: skip
+    async with asyncio.timeout(10):
+        await web.build()(scope, receive, send)
+    assert sent[0]["status"] == 413
+    assert b"too_large" in sent[1]["body"]
+    assert taken <= 1_048_576 + 65_536

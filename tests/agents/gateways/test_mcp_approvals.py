@@ -258,11 +258,11 @@ def test_it_is_judged_again_between_two_steps(
     """The grant goes away after the call was admitted and before its next step."""
     approval, resumed = bench.approved("refund", {"order": 7})
     check = mcp_calls.check_arguments
+    revoke = partial(grants.revoke_grant, actor=bench.world.manager, grant=bench.grants["refund"])
 
     async def revoke_meanwhile(arguments: Any, **schema: Any) -> None:
         await check(arguments, **schema)
-        revoke = partial(grants.revoke_grant, actor=bench.world.manager)
-        await asyncio.to_thread(revoke, grant=bench.grants["refund"])
+        await asyncio.to_thread(revoke)
 
     monkeypatch.setattr(mcp_calls, "check_arguments", revoke_meanwhile)
     given = approval if step == "claim" else None

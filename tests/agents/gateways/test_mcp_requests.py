@@ -22,7 +22,7 @@ def deep(levels: int) -> bytes:
         (b"[]", {}, 400, "malformed_body"),
         (b'{"a": NaN}', {}, 400, "malformed_body"),
         (b"\xff\xfe", {}, 400, "malformed_body"),
-        (deep(100), {}, 422, "invalid"),
+        (deep(100), {}, 413, "too_deep"),
         (b"[" * 100_000, {}, 400, "malformed_body"),
         (b"{}", {"content-type": "text/plain"}, 415, "unsupported_media_type"),
         (b"{}", {"content-encoding": "gzip"}, 415, "unsupported_media_type"),

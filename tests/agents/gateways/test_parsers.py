@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from agents.errors import (
     CredentialInUrl,
     DomainError,
-    Invalid,
     MalformedBody,
     RequestTimeout,
+    TooDeep,
     TooLarge,
     Unauthenticated,
 )
@@ -155,7 +155,7 @@ def nested(depth: int) -> bytes:
 def test_depth_is_bounded() -> None:
     parse_json(nested(MAX_DEPTH))
     parse_json(b"[" + b"[],{}," * 1_000 + b"[]]")
-    with pytest.raises(Invalid):
+    with pytest.raises(TooDeep):
         parse_json(nested(MAX_DEPTH + 1))
     with pytest.raises(MalformedBody):
         parse_json(nested(100_000))

@@ -7,6 +7,7 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.digests import credential_mac
 from agents.gateways.prices import (
     MAX_AMOUNT,
     Rates,
@@ -17,28 +18,21 @@ from agents.gateways.prices import (
     read_usage,
 )
 from agents.models import VirtualModel
-from agents.policy import ModelRow
+from agents.selectors.rights import read_key_and_model
 from agents.services import resources
 from tests.world import World, make_world
 
 COUNT = st.integers(min_value=0, max_value=MAX_AMOUNT)
 
 
-def cost(model: VirtualModel, usage: Usage) -> int | None:
-    row = ModelRow(
-        id=model.id,
-        slug=model.slug,
-        upstream_model=model.upstream_model,
-        pricing_reference=model.pricing_reference,
-        context_limit=model.context_limit,
-        output_limit=model.output_limit,
-        enabled=True,
-        provider_id=model.provider_id,
-        provider_enabled=True,
-        base_url="",
-    )
+def cost(world: World, model: VirtualModel, usage: Usage) -> int | None:
+    """The cost by the rows that a call of the world's key reads."""
     with connection.cursor() as cursor:
-        return cost_of(cursor, row, usage)
+        found = read_key_and_model(
+            cursor, mac=credential_mac(world.key_text), model_slug=model.slug
+        )
+    assert found is not None
+    return cost_of(found[1], usage)
 
 
 def add_card(world: World, model: VirtualModel, rate: int) -> None:
@@ -57,11 +51,11 @@ def add_card(world: World, model: VirtualModel, rate: int) -> None:
 def test_the_newest_rate_card_counts() -> None:
     world = make_world()
     usage = Usage(input=1_000_000, output=500_000)
-    assert cost(world.model, usage) == 2_000_000
+    assert cost(world, world.model, usage) == 2_000_000
     add_card(world, world.model, 3_000_000)
-    assert cost(world.model, usage) == 4_500_000
+    assert cost(world, world.model, usage) == 4_500_000
     add_card(world, world.model, 0)
-    assert cost(world.model, usage) == 0
+    assert cost(world, world.model, usage) == 0
 
 
 @pytest.mark.django_db(databases="__all__")
@@ -70,17 +64,17 @@ def test_a_card_for_another_upstream_model_is_no_price() -> None:
     model = resources.change_virtual_model(
         actor=world.operator, model=world.model, upstream_model="gpt-other"
     )
-    assert cost(model, Usage(1, 1)) is None
+    assert cost(world, model, Usage(1, 1)) is None
     model = resources.change_virtual_model(
         actor=world.operator, model=model, pricing_reference="openai:gpt-4o"
     )
-    assert cost(model, Usage(input=1_000_000, output=1_000_000)) == 12_500_000
+    assert cost(world, model, Usage(input=1_000_000, output=1_000_000)) == 12_500_000
 
 
 @pytest.mark.django_db(databases="__all__")
 def test_a_model_without_any_price_has_no_cost() -> None:
     world = make_world()
-    assert cost(world.add_model("unpriced"), Usage(1, 1)) is None
+    assert cost(world, world.add_model("unpriced"), Usage(1, 1)) is None
 
 
 def test_cache_tokens_have_their_own_rates_and_the_sum_is_rounded_up() -> None:

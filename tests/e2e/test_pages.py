@@ -1,4 +1,4 @@
-"""The chat page in a browser: streaming, stopping, re-attaching, deciding, and the thread list."""
+"""The pages in a browser: streaming, stopping, re-attaching, deciding; writing an agent."""
 
 from __future__ import annotations
 
@@ -281,6 +281,59 @@ def test_somebody_elses_conversation_is_not_found(
     other.goto(page.url)
     expect(other.get_by_text("There is no such conversation, or it is not yours.")).to_be_visible()
     assert other.locator(".message-user").count() == 0
+
+
+# --- the agent page -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def editor(visit: Callable[..., Visitor]) -> Page:
+    """A manager on an agent's page."""
+    visitor = visit("manager")
+    visitor.open("/agents/shop-guide/")
+    return visitor.page
+
+
+def write(page: Page, line: str) -> None:
+    field = page.get_by_label("Instructions", exact=True)
+    field.fill(f"{field.input_value()}\n- {line}")
+
+
+def test_what_is_typed_is_saved_by_itself(editor: Page) -> None:
+    write(editor, "Answer in rhymes.")
+    expect(editor.get_by_text("unpublished changes")).to_be_visible()
+    expect(editor.locator(".editor-saved")).to_contain_text("Saved just now by Max Manager")
+    editor.reload()
+    expect(editor.get_by_label("Instructions", exact=True)).to_have_value(re.compile("rhymes"))
+
+
+def test_publish_saves_first_and_keeps_the_reason_over_environments(editor: Page) -> None:
+    write(editor, "Never shout.")
+    editor.get_by_role("link", name="Publish…").click()
+    dialog = editor.locator("#dialog")
+    expect(dialog.locator("ins")).to_contain_text("Never shout.")
+    editor.get_by_label("Why").fill("Manners.")
+    editor.get_by_label("Environment").select_option("staging")
+    expect(dialog.get_by_role("button", name=re.compile("to staging"))).to_be_visible()
+    expect(editor.get_by_label("Why")).to_have_value("Manners.")
+    editor.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
+def test_two_editors_conflict_and_lose_nothing(editor: Page) -> None:
+    other = editor.context.new_page()
+    other.goto(editor.url)
+    write(other, "Theirs.")
+    expect(other.locator(".editor-saved")).to_contain_text("Saved just now")
+    write(editor, "Mine.")
+    conflict = editor.get_by_role("alert").filter(has_text="saved this draft after you opened it")
+    expect(conflict).to_contain_text("Theirs.")
+    expect(conflict).to_contain_text("Mine.")
+    expect(editor.get_by_label("Instructions", exact=True)).to_have_value(re.compile("Mine"))
+    editor.get_by_role("button", name="Save mine over theirs").click()
+    expect(conflict).to_be_hidden()
+    editor.reload()
+    expect(editor.get_by_label("Instructions", exact=True)).to_have_value(re.compile("Mine"))
 
 
 # --- every page, every width ----------------------------------------------------------------
