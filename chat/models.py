@@ -117,4 +117,7 @@ class SessionEvent(SealsFields, models.Model):
         constraints = [
             models.UniqueConstraint(fields=["session_id", "seq"], name="session_event_seq"),
         ]
-        indexes = [models.Index(fields=["thread_id"], name="session_event_thread")]
+        indexes = [
+            models.Index(fields=["thread_id"], name="session_event_thread"),
+            models.Index(fields=["run_id", "seq"], name="session_event_run"),
+        ]

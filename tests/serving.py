@@ -1,4 +1,4 @@
-"""Serve a raw ASGI program on a loopback port, from a thread of its own."""
+"""Serve a raw ASGI program on a loopback port, from a thread of its own; work beside a loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,24 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import uvicorn
+from django.db import connections
 
 from agents.gateways import calls, outgoing
 from agents.gateways.responses import App
 
 T = TypeVar("T")
+
+
+async def aside(function: Callable[[], T]) -> T:
+    """Run *function*, which may use the database, in a thread that keeps no connection of it."""
+
+    def run() -> T:
+        try:
+            return function()
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(run)
 
 
 class Served:

@@ -17,7 +17,7 @@ from agents.gateways.responses import Header, Receive, Send
 from agents.models import Run
 from agents.services.boots import dead_boot_ids
 from agents.services.sweeps import fail_dead_run
-from chat.selectors.log import PAGE, TERMINAL, Entry, entries_after
+from chat.selectors.log import PAGE, TERMINAL, Entry, entries_after, first_seq
 from chat.services.execution import executor
 from chat.services.hub import Subscription, hub
 from chat.services.log import LogClosed
@@ -94,7 +94,7 @@ async def follow(run: Attached, after: int) -> AsyncIterator[list[Entry]]:
 
     An empty list says that nothing came for KEEP_ALIVE_SECONDS.
     """
-    seen, ended = after, False
+    seen, ended = await _behind(run, after), False
     checked, spoke = -math.inf, time.monotonic()
     with hub.subscribe(run.session_id) as inbox:
         batch = await _stored(run, seen)
@@ -121,8 +121,14 @@ async def follow(run: Attached, after: int) -> AsyncIterator[list[Entry]]:
             batch = await _next(run, inbox, seen, more=len(batch) >= PAGE)
 
 
+async def _behind(run: Attached, after: int) -> int:
+    """The number behind which the run's own entries may be expected without a gap."""
+    first = executor.first_seq(run.run_id) or await read(first_seq, run.session_id, run.run_id)
+    return after if first is None else max(after, first - 1)
+
+
 async def _stored(run: Attached, seen: int) -> Sequence[Entry]:
-    return await read(entries_after, run.organization_id, run.session_id, seen)
+    return await read(entries_after, run.organization_id, run.session_id, seen, run_id=run.run_id)
 
 
 async def _next(run: Attached, inbox: Subscription, seen: int, *, more: bool) -> Sequence[Entry]:

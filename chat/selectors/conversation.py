@@ -27,6 +27,12 @@ BY_APPROVAL = {
     ApprovalState.VOID: "void",
     ApprovalState.UNCERTAIN: "unknown",
 }
+#: The state of a call without a result, by its run's.
+UNFINISHED = {
+    RunState.RUNNING: "running",
+    RunState.INTERRUPTED: "waiting",
+    RunState.CANCELLED: "stopped",
+}
 #: Types that make up what people see: everything but the model's own messages.
 SHOWN = [
     USER_MESSAGE, "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR",
@@ -44,6 +50,7 @@ class _Fold:
     by_id: dict[str, JSON] = field(default_factory=dict)
     calls: dict[str, JSON] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
+    run_of: dict[str, str] = field(default_factory=dict)
     #: The last message of each run, which carries its error or its stop.
     last_of: dict[UUID | None, JSON] = field(default_factory=dict)
     error: JSON | None = None
@@ -93,6 +100,7 @@ class _Fold:
         }
         message.setdefault("toolCalls", []).append(call)
         self.calls[call["id"]] = call
+        self.run_of[call["id"]] = message["runId"]
         if "timestamp" in data:
             self.started[call["id"]] = data["timestamp"]
 
@@ -134,7 +142,7 @@ def conversation(thread: Thread) -> JSON:
         .order_by("created_at", "id")
     )
     waiting = as_interrupts(open_approvals(thread.id))
-    _settle_calls(fold, approvals, run, running=running)
+    _settle_calls(fold, approvals, run)
     for message in fold.messages:
         settled = not running or run is None or message["runId"] != str(run.id)
         if message["role"] == "assistant" and message["content"] and settled:
@@ -153,21 +161,27 @@ def conversation(thread: Thread) -> JSON:
     }
 
 
-def _settle_calls(
-    fold: _Fold, approvals: list[Approval], run: Run | None, *, running: bool
-) -> None:
+def _settle_calls(fold: _Fold, approvals: list[Approval], last: Run | None) -> None:
     """Say of each call what became of it."""
     by_call = {approval.tool_call_id: approval for approval in approvals}
-    without = "running" if running else "unknown"
-    if run is not None and run.state == RunState.CANCELLED:
-        without = "stopped"
-    elif run is not None and run.state == RunState.INTERRUPTED:
-        without = "waiting"
+    if last is None:
+        return
+    runs = {
+        str(run.id): run
+        for run in Run.objects.filter(session_id=last.session_id).only("state", "root_run_id")
+    }
     for call_id, call in fold.calls.items():
         approval = by_call.get(call_id)
         if approval is not None:
             _apply(approval, call)
-        call["state"] = call["state"] or without
+        call["state"] = call["state"] or _without_result(runs.get(fold.run_of[call_id]), last)
+
+
+def _without_result(run: Run | None, last: Run) -> str:
+    """The state of a call that has no result, by its own run and the turn's last one."""
+    if run is not None and run.root_run_id == last.root_run_id:
+        run = last
+    return "unknown" if run is None else UNFINISHED.get(RunState(run.state), "unknown")
 
 
 def _apply(approval: Approval, call: JSON) -> None:

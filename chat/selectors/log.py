@@ -47,9 +47,12 @@ def entries_after(
     *,
     limit: int = PAGE,
     types: Iterable[str] | None = None,
+    run_id: UUID | None = None,
 ) -> list[Entry]:
-    """At most *limit* entries behind number *after*, in order."""
+    """At most *limit* entries behind number *after*, in order; of one run when it is named."""
     rows = SessionEvent.objects.filter(session_id=session_id, seq__gt=after)
+    if run_id is not None:
+        rows = rows.filter(run_id=run_id)
     if types is not None:
         rows = rows.filter(type__in=list(types))
     return [_open(organization_id, row) for row in rows.order_by("seq")[:limit]]
@@ -70,6 +73,12 @@ def all_entries(
     while page := entries_after(organization_id, session_id, after, types=wanted):
         yield from page
         after = page[-1].seq
+
+
+def first_seq(session_id: UUID, run_id: UUID) -> int | None:
+    """The number of a run's first entry; from there on its entries stand together."""
+    rows = SessionEvent.objects.filter(session_id=session_id, run_id=run_id)
+    return rows.order_by("seq").values_list("seq", flat=True).first()
 
 
 def entry_of(organization_id: UUID, session_id: UUID, run_id: UUID, kind: str) -> Entry | None:

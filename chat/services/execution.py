@@ -57,6 +57,7 @@ class _Active:
         self.reason: Reason | None = None
         self.work: asyncio.Task[FinalFrame] | None = None
         self.ending: asyncio.Task[Ending] | None = None
+        self.first_seq: int | None = None
 
     def stop(self, reason: Reason) -> None:
         """Let the work end; the first reason counts."""
@@ -76,6 +77,11 @@ class Executor:
     def owns(self, run_id: UUID) -> bool:
         return run_id in self._active
 
+    def first_seq(self, run_id: UUID) -> int | None:
+        """The number of the first entry of a run that this process executes, if it knows it."""
+        active = self._active.get(run_id)
+        return None if active is None else active.first_seq
+
     async def launch(self, job: Job) -> asyncio.Task[Ending]:
         """Tell the start of a run that has begun, and execute it. Returns its task.
 
@@ -86,7 +92,7 @@ class Executor:
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_fences(), name="run-fences")
         try:
-            await tell_start(job)
+            self._active[job.run.id].first_seq = await tell_start(job)
         except Exception as error:
             logger.error("run %s did not start: %s", job.run.id, type(error).__name__)  # noqa: TRY400
             await self._give_up(job)

@@ -12,8 +12,8 @@ from chat.services.terminal import place_of, settle_session
 from chat.services.titles import store_first_texts
 
 
-async def tell_start(job: Job) -> None:
-    """Store a new thread's title, then begin the run's log."""
+async def tell_start(job: Job) -> int:
+    """Store a new thread's title, then begin the run's log; its first entry's number."""
     if job.title:
         run = job.run
         await content(
@@ -21,11 +21,14 @@ async def tell_start(job: Job) -> None:
                 run.organization_id, run.thread_id, job.title, job.display_name
             )
         )
-    await begin_log(job)
+    return await begin_log(job)
 
 
-async def begin_log(job: Job) -> None:
-    """Write the user's message and RUN_STARTED: from here on the run has a log."""
+async def begin_log(job: Job) -> int:
+    """Write the user's message and RUN_STARTED: from here on the run has a log.
+
+    Returns the number of the run's first entry.
+    """
     run = job.run
     items: list[log.Item] = []
     if job.message is not None:
@@ -40,8 +43,9 @@ async def begin_log(job: Job) -> None:
     }
     items.append(("RUN_STARTED", log.encode(started)))
     try:
-        await log.append(place_of(run), items, "begin")
+        entries = await log.append(place_of(run), items, "begin")
     except log.LogClosed:
         # The run before ended after we looked: its end comes first.
         await settle_session(run.session_id)
-        await log.append(place_of(run), items, "begin")
+        entries = await log.append(place_of(run), items, "begin")
+    return entries[0].seq

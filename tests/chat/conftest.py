@@ -22,7 +22,7 @@ __all__ = ["boot"]
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+def stage(django_db_setup: None) -> Iterator[Stage]:
     stage = Stage()
     stage.start()
     yield stage

@@ -52,7 +52,7 @@ def refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
         (b"[]", 422, "invalid"),
         (b'"text"', 422, "invalid"),
         (b"[" * 5000 + b"]" * 5000, 400, "malformed_body"),
-        (b"[" * 200 + b"]" * 200, 422, "invalid"),
+        (b"[" * 200 + b"]" * 200, 413, "too_deep"),
         (b'"' + b"x" * 2**20 + b'"', 413, "too_large"),
     ],
 )

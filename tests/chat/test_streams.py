@@ -360,3 +360,15 @@ def test_silence_is_filled_with_comments(desk: Desk, monkeypatch: pytest.MonkeyP
     answer = desk.member().send("Look", thread=new_thread())
     assert answer.text == "Done."
     assert answer.body.count(": keep-alive\n\n") >= 2
+
+
+def test_a_process_that_stops_ends_its_runs_and_says_so(desk: Desk) -> None:
+    desk.provider.script(text(LONG, chunk=1, pace=0.2), text("Back again."))
+    front, thread = desk.member(), new_thread()
+    stream = front.begin("Count", thread=thread, run="r")
+    stream.wait_for("TEXT_MESSAGE_CONTENT")
+    desk.stage.server.run(execution.executor.shutdown)
+    events = stream.finish()
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "interrupted_by_restart")
+    desk.provider.wait_until_gone()
+    assert front.send("Hello?", thread=thread).text == "Back again."

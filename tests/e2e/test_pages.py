@@ -313,7 +313,7 @@ def test_publish_saves_first_and_keeps_the_reason_over_environments(editor: Page
     dialog = editor.locator("#dialog")
     expect(dialog.locator("ins")).to_contain_text("Never shout.")
     editor.get_by_label("Why").fill("Manners.")
-    editor.get_by_label("Environment").select_option("staging")
+    dialog.get_by_label("Environment", exact=True).select_option("staging")
     expect(dialog.get_by_role("button", name=re.compile("to staging"))).to_be_visible()
     expect(editor.get_by_label("Why")).to_have_value("Manners.")
     editor.keyboard.press("Escape")

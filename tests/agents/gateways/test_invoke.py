@@ -23,6 +23,7 @@ from agents.gateways.prices import Usage
 from agents.models import Boot, GatewayRequest, Organization
 from agents.policy import system_actor
 from tests.fakes.model_provider import FakeProvider, hang, rate_limited, text
+from tests.serving import aside
 from tests.world import World, make_world
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
@@ -56,7 +57,7 @@ async def test_a_key_gets_what_it_would_get_over_http(
     answer = await invoke(ASK, key_text=world.key_text)
     assert answer.document["choices"][0]["message"]["content"] == "Hello."
     assert answer.usage == Usage(input=11, output=7)
-    [row] = await asyncio.to_thread(rows)
+    [row] = await aside(rows)
     assert (row.id, row.state, row.purpose, row.cost) == (answer.request_id, "ok", "agent", 25)
     assert row.key_accessor == world.key.accessor
 
@@ -67,7 +68,7 @@ async def test_the_advertisement_worker_needs_no_key(
     answer = await invoke(ASK, system=advertisement(world))
     assert provider.requests[0].json["model"] == "gpt-test"
     assert provider.requests[0].json["max_tokens"] == 256
-    [row] = await asyncio.to_thread(rows)
+    [row] = await aside(rows)
     assert (row.id, row.state, row.purpose) == (answer.request_id, "ok", "advertisement")
     assert (row.organization_id, row.agent_id) == (world.organization.id, world.agent.id)
     assert (row.key_accessor, row.run_id) == ("", None)
@@ -76,7 +77,7 @@ async def test_the_advertisement_worker_needs_no_key(
 async def test_nobody_else_does(world: World, provider: FakeProvider) -> None:
     with pytest.raises(Forbidden):
         await invoke(ASK)
-    for actor in (system_actor("demo"), await asyncio.to_thread(lambda: world.operator)):
+    for actor in (system_actor("demo"), await aside(lambda: world.operator)):
         with pytest.raises(Forbidden):
             await invoke(ASK, system=advertisement(world, actor=actor))
     with pytest.raises(Forbidden):
@@ -97,10 +98,12 @@ async def test_a_call_without_a_key_has_no_tools_and_no_stream(
 async def test_a_call_without_a_key_stays_in_its_organization(
     world: World, provider: FakeProvider
 ) -> None:
-    other = await asyncio.to_thread(make_world, name="globex", provider_url=provider.base_url)
+    other = await aside(lambda: make_world(name="globex", provider_url=provider.base_url))
     with pytest.raises(NotFound):
         await invoke(ASK, system=advertisement(world, virtual_model_id=other.model.id))
-    await Organization.objects.filter(id=world.organization.id).aupdate(status="suspended")
+    await aside(
+        lambda: Organization.objects.filter(id=world.organization.id).update(status="suspended")
+    )
     with pytest.raises(ModelDisabled):
         await invoke(ASK, system=advertisement(world))
     assert provider.requests == []
@@ -116,7 +119,7 @@ async def test_refusals_and_failures_are_the_gateways(
     provider.script(rate_limited())
     with pytest.raises(ProviderRateLimited):
         await invoke(ASK, key_text=world.key_text)
-    states = [(row.state, row.code) for row in await asyncio.to_thread(rows)]
+    states = [(row.state, row.code) for row in await aside(rows)]
     assert states == [("refused", "out_of_scope"), ("failed", "provider_rate_limited")]
 
 
@@ -130,4 +133,4 @@ async def test_cancelling_it_cancels_the_call_upstream(
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.to_thread(provider.wait_until_gone)
-    assert [row.state for row in await asyncio.to_thread(rows)] == ["cancelled"]
+    assert [row.state for row in await aside(rows)] == ["cancelled"]

@@ -10,10 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
 
 from agents import clock, content_store
 from agents.choices import ApprovalState, RunState
-from agents.gateways import mcp_calls, mcp_upstream
+from agents.gateways import mcp_upstream
+from agents.gateways.mcp_arguments import check_arguments
 from agents.gateways.mcp_outcomes import outcome_text
 from agents.gateways.refresh import refresh_now
 from agents.models import Approval, Blob, Boot, GatewayRequest
@@ -27,7 +30,7 @@ from tests.agents.gateways.mcp_support import (
     review_all,
     state_of,
 )
-from tests.fakes.mcp_server import Error, Giant, Hang, RpcError, Slow, Text, tool
+from tests.fakes.mcp_server import Error, Giant, Hang, RpcError, Text, tool
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -188,21 +191,31 @@ def test_two_pending_calls_are_bound_by_id(bench: Bench) -> None:
 
 @ERAS
 def test_five_claims_at_once_run_once(bench: Bench, mode: str) -> None:
-    bench.fake.answer("refund", Slow(0.3, then=Text("refunded")))
+    bench.fake.answer("refund", Hang())
     approval, resumed = bench.approved("refund", {"order": 7})
 
-    async def five() -> list[Any]:
-        calls = [
-            bench.call_async(resumed.key, "refund", {"order": 7}, approval, mode=mode)
+    async def five() -> tuple[set[str], CallToolResult]:
+        calls = {
+            asyncio.create_task(
+                bench.call_async(resumed.key, "refund", {"order": 7}, approval, mode=mode)
+            )
             for _ in range(5)
-        ]
-        return await asyncio.gather(*calls, return_exceptions=True)
+        }
+        refused: set[str] = set()
+        while len(calls) > 1:
+            done, calls = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            for call in done:
+                error = call.exception()
+                assert isinstance(error, MCPError)
+                refused.add(error.data["code"])
+        assert bench.fake.count("refund") == 1
+        bench.fake.release()
+        return refused, await calls.pop()
 
-    results = asyncio.run(five())
+    refused, result = asyncio.run(five())
+    assert refused == {"approval_already_decided"}
+    assert not result.is_error
     assert bench.fake.count("refund") == 1
-    refused = [r for r in results if isinstance(r, Exception)]
-    assert len(refused) == 4
-    assert {r.data["code"] for r in refused} == {"approval_already_decided"}  # type: ignore[attr-defined]
     assert state_of(approval) == ApprovalState.EXECUTED
 
 
@@ -257,14 +270,13 @@ def test_it_is_judged_again_between_two_steps(
 ) -> None:
     """The grant goes away after the call was admitted and before its next step."""
     approval, resumed = bench.approved("refund", {"order": 7})
-    check = mcp_calls.check_arguments
     revoke = partial(grants.revoke_grant, actor=bench.world.manager, grant=bench.grants["refund"])
 
     async def revoke_meanwhile(arguments: Any, **schema: Any) -> None:
-        await check(arguments, **schema)
+        await check_arguments(arguments, **schema)
         await asyncio.to_thread(revoke)
 
-    monkeypatch.setattr(mcp_calls, "check_arguments", revoke_meanwhile)
+    monkeypatch.setattr("agents.gateways.mcp_calls.check_arguments", revoke_meanwhile)
     given = approval if step == "claim" else None
     assert bench.code(resumed.key, "refund", {"order": 7}, given) == "out_of_scope"
     assert bench.fake.total == 0

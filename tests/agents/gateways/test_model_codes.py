@@ -367,7 +367,7 @@ def test_parameters_that_say_no_to_a_refused_thing_pass(
         (b'{"a": "\xff"}', 400, "malformed_body"),
         (b"[]", 422, "invalid"),
         (b"null", 422, "invalid"),
-        (b'{"messages": ' + b"[" * 100 + b"]" * 100 + b"}", 422, "invalid"),
+        (b'{"messages": ' + b"[" * 100 + b"]" * 100 + b"}", 413, "too_deep"),
         (b"[" * 100_000, 400, "malformed_body"),
     ],
 )

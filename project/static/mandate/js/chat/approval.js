@@ -179,6 +179,8 @@ export class ApprovalCard extends EventTarget {
     box.className = `approval-outcome ${tone}`;
     box.replaceChildren(icon(mark), el("span", { class: "grow" }, ...content));
     box.hidden = false;
+    // What had the focus is about to go: the card itself takes it.
+    if (this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
     slot(this.root, "actions").hidden = true;
     slot(this.root, "edit").hidden = true;
     slot(this.root, "deny").hidden = true;

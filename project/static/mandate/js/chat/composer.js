@@ -25,7 +25,8 @@ export class Composer {
       if (event.target.closest("[data-do=unqueue]")) this.unqueue();
     });
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.running && !event.defaultPrevented && event.target === document.body) this.onStop();
+      const elsewhere = event.target.closest("dialog, [popover], details.menu, textarea, input");
+      if (event.key === "Escape" && this.running && !event.defaultPrevented && !elsewhere) this.onStop();
     });
   }
 
