@@ -37,10 +37,15 @@ class Containment:
 
     def __str__(self) -> str:
         return (
-            f"contained in {self.seconds:.1f} s: {_count(self.keys_revoked, 'key')} revoked, "
+            f"contained in {_duration(self.seconds)}: {_count(self.keys_revoked, 'key')} revoked, "
             f"{_count(self.runs_stopped, 'run')} stopped, "
             f"{_count(self.approvals_voided, 'approval')} voided"
         )
+
+
+def _duration(seconds: float) -> str:
+    """Tenths of a second, or whole milliseconds where those would say 0.0."""
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{max(1, round(seconds * 1000))} ms"
 
 
 def _count(number: int, noun: str) -> str:

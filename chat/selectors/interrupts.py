@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,8 @@ RESPONSE_SCHEMA: dict[str, Any] = {
 }
 #: How deep a path is followed; delegation goes three levels down.
 MAX_DEPTH = 8
+#: What may stand in a headline of all that a model wrote.
+PLAIN_OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 
 def open_approvals(thread_id: UUID) -> QuerySet[Approval]:
@@ -78,7 +81,7 @@ def _interrupt(approval: Approval) -> dict[str, Any]:
     return {
         "id": str(approval.id),
         "reason": "tool_call",
-        "message": f"{headline(tool.title or tool.name)} in {tool.connector.name}",
+        "message": f"{headline(tool.title or tool.name, arguments)} in {tool.connector.name}",
         "toolCallId": approval.tool_call_id,
         "responseSchema": RESPONSE_SCHEMA,
         "expiresAt": approval.expires_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
@@ -94,10 +97,25 @@ def _interrupt(approval: Approval) -> dict[str, Any]:
     }
 
 
-def headline(name: str) -> str:
-    """A tool's name as words: ``refund_order`` becomes "Refund order"."""
+def headline(name: str, arguments: Mapping[str, Any]) -> str:
+    """The call in words: ``refund_order`` of ``{"order": 1042}`` becomes "Refund order 1042".
+
+    The object is the argument that the name itself speaks of, when it is a number or a plain short
+    word; nothing else of what a model wrote gets into a headline.
+    """
     words = " ".join(name.replace("_", " ").replace("-", " ").split())
+    spoken = words.lower().split()
+    for key, value in arguments.items():
+        plain = isinstance(value, int | str) and PLAIN_OBJECT.fullmatch(str(value))
+        if plain and not isinstance(value, bool) and spoken[-1:] == [_noun(key)]:
+            words = f"{words} {value}"
+            break
     return words[:1].upper() + words[1:]
+
+
+def _noun(key: str) -> str:
+    """``order_id``, ``orderId`` and ``order`` all speak of an order."""
+    return re.sub(r"(_?id|_?number|_?no)$", "", key, flags=re.IGNORECASE).lower()
 
 
 def path_to(run: Run) -> list[str]:

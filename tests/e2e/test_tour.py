@@ -246,7 +246,7 @@ def test_the_tour(
     expect(manager.get_by_text("v1 is live in production.")).to_be_visible()
     manager.get_by_role("link", name="Unpublish from production…").click()
     publish(manager, "Unpublish from production")
-    expect(manager.get_by_text(re.compile(r"contained in \d+\.\d s: "))).to_be_visible()
+    expect(manager.get_by_text(re.compile(r"contained in (\d+\.\d s|\d+ ms): "))).to_be_visible()
     said = answers(member).count()
     say(member, tour.ask_state)
     expect(member.get_by_text("Nothing is published for this agent")).to_be_visible()
