@@ -17,7 +17,7 @@ from agents.errors import Invalid, TooLarge
 from chat.selectors.threads import is_client_id
 from chat.services import jobs
 from chat.services.approvals import MAX_ANSWERS, Answer, read_answer
-from chat.services.turns import Turn
+from chat.services.planning import Turn
 
 MAX_BODY = 1 * 2**20
 MAX_MESSAGE = 64 * 1024

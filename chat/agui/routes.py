@@ -27,8 +27,9 @@ from chat.agui.streams import stream
 from chat.selectors.threads import own_run
 from chat.selectors.tokens import Caller, caller_of
 from chat.services.execution import executor
+from chat.services.planning import attached_to
 from chat.services.stores import read, stop_readers
-from chat.services.turns import attached_to, start_turn
+from chat.services.turns import start_turn
 
 PREFIX = "/apps/v1/"
 RUN = re.compile(r"/apps/v1/agents/([^/]+)")

@@ -21,9 +21,9 @@ from chat.selectors.log import PAGE, TERMINAL, Entry, entries_after, first_seq
 from chat.services.execution import executor
 from chat.services.hub import Subscription, hub
 from chat.services.log import LogClosed
+from chat.services.planning import Attached
 from chat.services.stores import read
 from chat.services.terminal import settle
-from chat.services.turns import Attached
 from chat.words import in_words
 
 logger = logging.getLogger(__name__)

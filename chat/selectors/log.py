@@ -104,7 +104,14 @@ def fold(frames: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def user_message_ids(organization_id: UUID, session_id: UUID) -> set[str]:
-    """Ids of the user messages that the session holds."""
+def user_messages(organization_id: UUID, session_id: UUID) -> dict[str, str]:
+    """Texts of the user messages that the session holds, by id, oldest first."""
     entries = all_entries(organization_id, session_id, types=[USER_MESSAGE])
-    return {entry.data()["id"] for entry in entries}
+    return {said["id"]: said["content"] for said in (entry.data() for entry in entries)}
+
+
+def model_heard_the_user(session_id: UUID) -> bool:
+    """Whether the model's history holds the last user message already."""
+    rows = SessionEvent.objects.filter(session_id=session_id)
+    last = rows.filter(type__in=[USER_MESSAGE, MODEL_MESSAGE]).order_by("-seq")
+    return last.values_list("type", flat=True).first() == MODEL_MESSAGE

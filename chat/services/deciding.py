@@ -19,8 +19,9 @@ from chat.selectors.threads import last_run
 from chat.selectors.tokens import Caller
 from chat.services.approvals import Answer, match_answers, refuse_ended
 from chat.services.jobs import plan_branch, role_of
+from chat.services.planning import Attached, Plan, Turn
 from chat.services.stores import read
-from chat.services.turns import Attached, Plan, Turn, carry_out
+from chat.services.turns import carry_out
 
 
 @dataclass(frozen=True, slots=True)

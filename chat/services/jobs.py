@@ -29,10 +29,11 @@ MAX_DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A new user turn."""
+    """A user turn; ``again`` when the log holds it and its run came to nothing."""
 
     id: str
     text: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from chat.runtime.wire import (
     RunRequest,
     ToolDefinition,
 )
-from chat.selectors.log import MODEL_MESSAGE, model_history
+from chat.selectors.log import MODEL_MESSAGE, model_heard_the_user, model_history
 from chat.selectors.resolutions import RESULT, STOPPED, resolutions_for, returned
 from chat.services import log
 from chat.services.events import Brackets
@@ -69,9 +69,12 @@ class Relay:
         ends = time.monotonic() + seconds
         answers = await self._children()
         history = await read(_history, self._job)
+        prompt = await read(_prompt, self._job)
         known = await read(resolutions_for, self._job.run.session_id, self._job.run.id)
         resolutions = {r.tool_call_id: r for r in [*known, *answers]}
-        request = self._request(history, list(resolutions.values()), ends - time.monotonic())
+        request = self._request(
+            history, prompt, list(resolutions.values()), ends - time.monotonic()
+        )
         final: FinalFrame | None = None
         async with aclosing(frames(request)) as stream:
             async for batch in stream:
@@ -89,7 +92,11 @@ class Relay:
         return final
 
     def _request(
-        self, history: list[dict[str, Any]], resolutions: list[Resolution], seconds: float
+        self,
+        history: list[dict[str, Any]],
+        prompt: str | None,
+        resolutions: list[Resolution],
+        seconds: float,
     ) -> RunRequest:
         job = self._job
         return RunRequest(
@@ -107,7 +114,7 @@ class Relay:
                 for tool in job.tools
             ],
             history=history,
-            prompt=None if job.message is None else job.message.text,
+            prompt=prompt,
             resolutions=resolutions,
             deadline_seconds=max(seconds, 1.0),
         )
@@ -186,6 +193,14 @@ async def store_result(
 def history_digest(history: list[dict[str, Any]]) -> str:
     """Keyed digest of a model history, whatever the order of its members' names."""
     return keyed_digest(orjson.dumps(history, option=orjson.OPT_SORT_KEYS), "history")
+
+
+def _prompt(job: Job) -> str | None:
+    """The new user turn; None when the history ends with it already."""
+    if job.message is None:
+        return None
+    heard = job.message.again and model_heard_the_user(job.run.session_id)
+    return None if heard else job.message.text
 
 
 def _history(job: Job) -> list[dict[str, Any]]:

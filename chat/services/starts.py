@@ -31,7 +31,7 @@ async def begin_log(job: Job) -> int:
     """
     run = job.run
     items: list[log.Item] = []
-    if job.message is not None:
+    if job.message is not None and not job.message.again:
         said = {"id": job.message.id, "role": "user", "content": job.message.text}
         items.append((USER_MESSAGE, log.encode(said)))
     started = {

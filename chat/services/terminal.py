@@ -129,11 +129,12 @@ def abandon_children(run_id: UUID, reason: str = "parent_ended") -> None:
 
 async def settle_session(session_id: UUID) -> None:
     """Tell every untold end in a session, oldest first, so that a new run may begin in it."""
-    for run_id in await read(_untold, session_id):
+    for run_id in await read(untold_runs, session_id):
         await settle(run_id)
 
 
-def _untold(session_id: UUID) -> list[UUID]:
+def untold_runs(session_id: UUID) -> list[UUID]:
+    """Ended runs of a session whose end is not told yet, oldest first. A selector."""
     runs = Run.objects.filter(session_id=session_id, terminal_logged=False)
     return list(
         runs.exclude(state=RunState.RUNNING).order_by("created_at").values_list("id", flat=True)

@@ -205,6 +205,21 @@ def test_a_failed_answer_is_one_explained_error(desk: Desk, reply: object, code:
     assert front.send("Again", thread=thread).text == "Better."
 
 
+def test_a_message_that_came_to_nothing_may_be_sent_again(desk: Desk) -> None:
+    """As a client's retry does it: the same message, another run."""
+    desk.provider.script(failure(500), text("Here you are."), text("never"))
+    front, thread = desk.member(), new_thread()
+    said = [{"id": "u1", "role": "user", "content": "Hi"}]
+    assert front.send(thread=thread, messages=said).last["type"] == "RUN_ERROR"
+    assert front.send(thread=thread, messages=said).text == "Here you are."
+    roles = [m["role"] for m in front.thread(thread)["messages"]]
+    assert roles == ["user", "assistant"]
+    sent = [m["content"] for m in desk.provider.completions[-1].json["messages"]]
+    assert sent == ["Help with orders.", "Hi"]
+    refused = front.send(thread=thread, messages=said)
+    assert (refused.status, refused.code) == (422, "nothing_to_run")
+
+
 def test_without_a_runtime_the_run_fails_with_a_code(desk: Desk) -> None:
     async def elsewhere() -> None:
         from agents.gateways import outgoing

@@ -100,7 +100,7 @@ def test_arguments_must_fit_the_schema(
     assert bench.fake.total == 0
 
 
-def test_a_hostile_schema_costs_a_second_at_most(bench: Bench) -> None:
+def test_a_hostile_schema_ends_after_its_steps(bench: Bench) -> None:
     doubling = {
         f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}, {"$ref": f"#/$defs/d{i + 1}"}]}
         for i in range(60)
@@ -112,11 +112,10 @@ def test_a_hostile_schema_costs_a_second_at_most(bench: Bench) -> None:
     }
     bench.call(bench.world.key_text, "status", {})
     Tool.objects.filter(name="status").update(input_schema=schema, digest="f" * 64)
-    started = time.monotonic()
+    # Without the bounds neither call would ever end: 2**60 branches, and a backtracking pattern.
     assert not bench.call(bench.world.key_text, "status", {"order": "a" * 40 + "!"}).is_error
     refused = bench.refused(bench.world.key_text, "status", {"x": 1})
     assert (refused.data["code"], refused.data["rule"]) == ("arguments_invalid", "complexity")
-    assert time.monotonic() - started < 10
 
 
 @ERAS
