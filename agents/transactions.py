@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _state = threading.local()
+
+#: How often a service is tried that lost a race inside the database: everything was undone.
+MAX_ATTEMPTS = 5
+#: SQLSTATE of serialization failures and deadlocks.
+_LOST_RACES = frozenset({"40001", "40P01"})
 
 
 @contextmanager
@@ -36,6 +42,9 @@ def durable(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Run a public service in one transaction of its own; nesting one in another is an error.
 
+    A service that the database chose as the victim of a deadlock is run again: a containment must
+    never fail because a call was in its way. So services have no effect but their rows.
+
     ``full=True`` is for what must survive a power cut before it is answered: key mints,
     revocations, claims. SQLite then syncs at this commit; PostgreSQL always does.
     """
@@ -51,8 +60,7 @@ def durable(
             if sync_fully:
                 _synchronous(using, "FULL")
             try:
-                with transaction.atomic(using=using, durable=True):
-                    return service(*args, **kwargs)
+                return _attempt(using, lambda: service(*args, **kwargs))
             finally:
                 if sync_fully:
                     _synchronous(using, "NORMAL")
@@ -60,6 +68,19 @@ def durable(
         return wrapper
 
     return decorate
+
+
+def _attempt(using: str, service: Callable[[], T]) -> T:
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        try:
+            with transaction.atomic(using=using, durable=True):
+                return service()
+        except OperationalError as error:
+            state = getattr(error.__cause__, "sqlstate", None)
+            if state not in _LOST_RACES or attempt == MAX_ATTEMPTS:
+                raise
+            time.sleep(0.01 * attempt)
+    raise AssertionError  # the loop returns or raises
 
 
 def _synchronous(using: str, level: str) -> None:

@@ -30,8 +30,12 @@ def database_from_url(url: str, fallback: Path) -> dict[str, Any]:
             "PORT": str(parts.port or ""),
             "OPTIONS": {
                 **{k: v for k, v in parse_qsl(parts.query) if k != "host"},
+                # One stuck transaction elsewhere must not hold up everybody behind it.
+                "options": "-c lock_timeout=5s -c idle_in_transaction_session_timeout=15s",
                 "pool": {"min_size": 0, "max_size": 16, "timeout": 20},
             },
+            # A connection that a restart of the server broke is replaced before it is used.
+            "CONN_HEALTH_CHECKS": True,
         }
     name = unquote(parts.path[1:]) if url else str(fallback)
     return {

@@ -17,7 +17,7 @@ from django.core.exceptions import (
     SuspiciousOperation,
     TooManyFieldsSent,
 )
-from django.db import IntegrityError, InterfaceError, OperationalError
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.csrf import csrf_failure as html_csrf_failure
@@ -99,6 +99,15 @@ def problem_of(error: BaseException) -> DomainError | None:
             return TooLarge()
         case SuspiciousOperation() | BadRequest():
             return BadRequestProblem()
+        case DatabaseError() | InterfaceError():
+            return _database_problem(error)
+    return None
+
+
+def _database_problem(error: Exception) -> DomainError | None:
+    match error:
+        case DataError():
+            return Invalid("A value does not fit; shorten it.")
         case IntegrityError():
             # Two writers passed the same look; the constraint let one of them in.
             return Conflict()

@@ -191,7 +191,7 @@ def broken_claims(claims: set[Claim]) -> dict[Claim, DomainError]:
 
 def _require(cursor: CursorWrapper, claim: Claim) -> None:
     key_id, model_slug, tool_name, resource_id = claim
-    key = read_key(cursor, key_id=key_id)
+    key = read_key(cursor, key_id=key_id, hold=False)
     if key is None:
         raise KeyDead
     rights = rights_of_key(cursor, key, model_slug=model_slug, tool_name=tool_name)

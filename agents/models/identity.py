@@ -67,7 +67,7 @@ class Environment(Row):
     """Where agents run: staging, production, and so on."""
 
     organization = models.ForeignKey(Organization, models.PROTECT, related_name="environments")
-    name = models.CharField(max_length=60)
+    name = models.CharField(max_length=120)
     slug = models.SlugField(max_length=40)
 
     class Meta:

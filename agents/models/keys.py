@@ -24,7 +24,7 @@ class AgentKey(Row):
     agent = models.ForeignKey(Agent, models.PROTECT, related_name="keys")
     environment = models.ForeignKey(Environment, models.PROTECT, related_name="keys")
     kind = models.CharField(max_length=8, choices=KeyKind)
-    name = models.CharField(max_length=80, blank=True, default="")
+    name = models.CharField(max_length=120, blank=True, default="")
     accessor = models.CharField(max_length=8, unique=True)
     mac = models.CharField(max_length=64, unique=True)
     scope: models.JSONField[dict[str, Any]] = models.JSONField()

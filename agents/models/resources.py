@@ -71,7 +71,7 @@ class RateCard(Row):
     output_rate = models.PositiveBigIntegerField()
     cache_read_rate = models.PositiveBigIntegerField()
     cache_write_rate = models.PositiveBigIntegerField()
-    rationale = models.CharField(max_length=500)
+    rationale = models.TextField()
     created_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
 
     class Meta:

@@ -17,26 +17,28 @@ def actor_of(user: User | AnonymousUser | Any) -> Actor:
     """The actor a signed-in user is now. Raises Unauthenticated for nobody or the inactive."""
     if not isinstance(user, User) or not user.is_active:
         raise Unauthenticated
+    if user.is_staff:
+        # An operator has no product role, whatever other rows say.
+        return Actor(kind="operator", id=str(user.id), user_id=user.id, is_operator=True)
     membership = Membership.objects.filter(user=user, active=True).prefetch_related("teams").first()
     if membership is None:
-        if not user.is_staff:
-            raise Unauthenticated("This account has no active membership.")
-        return Actor(kind="operator", id=str(user.id), user_id=user.id, is_operator=True)
+        raise Unauthenticated("This account has no active membership.")
     return Actor(
-        kind="operator" if user.is_staff else "user",
+        kind="user",
         id=str(user.id),
         organization_id=membership.organization_id,
         role=membership.role,
         team_ids=frozenset(team.id for team in membership.teams.all()),
         user_id=user.id,
-        is_operator=user.is_staff,
     )
 
 
 def membership_of(user_id: UUID) -> Membership | None:
-    """The active membership of an active user, or None."""
+    """The active membership of an active user who is no operator, or None."""
     return (
-        Membership.objects.filter(user_id=user_id, active=True, user__is_active=True)
+        Membership.objects.filter(
+            user_id=user_id, active=True, user__is_active=True, user__is_staff=False
+        )
         .select_related("organization", "user")
         .first()
     )

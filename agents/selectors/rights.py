@@ -1,7 +1,9 @@
 """Read the rows behind one agent key in one hop: what effective_rights decides over.
 
-Hand-written SQL, because it runs at every gateway call. On PostgreSQL the rows that a
-containment changes are read FOR SHARE, so a revocation that commits first is always seen.
+Hand-written SQL, because it runs at every gateway call. The row of the agent in its environment
+is the one mutex between a call and whatever takes rights away: a call holds it FOR SHARE before
+it reads anything, and containment, revocation and suspension change it first. So every statement
+that follows sees all that was committed before, and no call succeeds after such a commit.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ LEFT JOIN agents_run r ON r.id = k.run_id
 """
 
 KEY_SQL = f"SELECT {KEY_COLUMNS} {KEY_TABLES} WHERE {{condition}}"
+
+HOLD_SQL = """
+SELECT 1 FROM agents_agentenvironment s
+JOIN agents_agentkey k ON k.agent_id = s.agent_id AND k.environment_id = s.environment_id
+"""
 
 MODEL_COLUMNS = """
 m.id, m.slug, m.upstream_model, m.pricing_reference, m.context_limit, m.output_limit,
@@ -134,12 +141,20 @@ def is_withheld(cursor: CursorWrapper, key: KeyRow, tool_name: str) -> bool:
 
 
 def read_key(
-    cursor: CursorWrapper, *, mac: str | None = None, key_id: UUID | None = None
+    cursor: CursorWrapper,
+    *,
+    mac: str | None = None,
+    key_id: UUID | None = None,
+    hold: bool = True,
 ) -> KeyRow | None:
-    """The row of one key, by the HMAC of its text or by its id."""
+    """The row of one key, by the HMAC of its text or by its id.
+
+    ``hold=False`` takes no lock: for looking again at calls that were admitted before.
+    """
     condition, value = ("k.mac = %s", mac) if mac is not None else ("k.id = %s", key_id)
-    statement = KEY_SQL.format(condition=condition) + _share(cursor, "k", "s")
-    row = sql.one(cursor, statement, [value])
+    if hold:
+        _hold(cursor, condition, value)
+    row = sql.one(cursor, KEY_SQL.format(condition=condition), [value])
     return None if row is None else _key_row(row)
 
 
@@ -150,8 +165,8 @@ def read_key_and_model(
 
     It decides nothing: hand both to :func:`agents.policy.effective_rights`.
     """
-    statement = KEY_AND_MODEL_SQL + _share(cursor, "k", "s", "g")
-    row = sql.one(cursor, statement, [mac, model_slug])
+    _hold(cursor, "k.mac = %s", mac)
+    row = sql.one(cursor, KEY_AND_MODEL_SQL, [mac, model_slug])
     return None if row is None else (_key_row(row), model_row(row[FIRST_MODEL_COLUMN:]))
 
 
@@ -184,9 +199,14 @@ def _scope(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _share(cursor: CursorWrapper, *tables: str) -> str:
+def _hold(cursor: CursorWrapper, condition: str, value: str | UUID | None) -> None:
+    """Keep the key's agent in its environment as it is until this transaction ends.
+
+    SQLite's writer is alone from BEGIN on and needs nothing.
+    """
     clause = sql.for_share(cursor.db)
-    return f"{clause} OF {', '.join(tables)}" if clause else ""
+    if clause:
+        sql.execute(cursor, f"{HOLD_SQL} WHERE {condition} {clause} OF s", [value])
 
 
 def _slot(key: KeyRow) -> list[Any]:
@@ -197,7 +217,7 @@ def _models(cursor: CursorWrapper, key: KeyRow, slug: str | None) -> tuple[Model
     statement, parameters = MODEL_SQL, _slot(key)
     if slug is not None:
         statement, parameters = statement + " AND m.slug = %s", [*parameters, slug]
-    rows = sql.every(cursor, statement + _share(cursor, "g"), parameters)
+    rows = sql.every(cursor, statement, parameters)
     return tuple(model_row(row) for row in rows)
 
 
@@ -223,7 +243,7 @@ def _tools(cursor: CursorWrapper, key: KeyRow, name: str | None) -> tuple[ToolRo
     statement, parameters = TOOL_SQL, _slot(key)
     if name is not None:
         statement, parameters = statement + " AND t.exposed_name = %s", [*parameters, name]
-    rows = sql.every(cursor, statement + _share(cursor, "g"), parameters)
+    rows = sql.every(cursor, statement, parameters)
     tools = (
         ToolRow(
             id=sql.read_uuid(row[0]),

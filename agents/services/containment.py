@@ -13,6 +13,7 @@ from django.db.models import F
 from agents.choices import ApprovalState, EnvironmentState, KeyKind, ParkedState, RunState
 from agents.clock import database_now
 from agents.models import AgentEnvironment, AgentKey, Approval, ParkedCall, Run
+from agents.services.locks import lock_slots
 
 #: Approvals that a person could still decide or a key still claim.
 LIVE_APPROVALS = (ApprovalState.REQUESTED, ApprovalState.OPEN, ApprovalState.APPROVED)
@@ -79,14 +80,15 @@ def contain(
             "published_number": None,
             "published_digest": "",
         }
+    lock_slots(slots.values_list("agent_id", "environment_id"))
     slots.update(**changes)
     now = database_now()
-    keys = AgentKey.objects.filter(**where, kind=KeyKind.MANAGED, revoked_at__isnull=True).update(
-        revoked_at=now, revoked_reason=reason
-    )
     runs = list(Run.objects.filter(**where, state=RunState.RUNNING).values_list("id", flat=True))
     Run.objects.filter(id__in=runs, state=RunState.RUNNING).update(
         state=RunState.FAILED, error_code=reason, ended_at=now
+    )
+    keys = AgentKey.objects.filter(**where, kind=KeyKind.MANAGED, revoked_at__isnull=True).update(
+        revoked_at=now, revoked_reason=reason
     )
     approvals = void_approvals(reason, **where)
     ParkedCall.objects.filter(

@@ -13,6 +13,7 @@ from agents.models import Agent, AgentKey, Environment, Grant, Run, Tool, Virtua
 from agents.policy import Actor, require_contain, require_manage
 from agents.services.audit import append_audit
 from agents.services.containment import Containment, void_approvals
+from agents.services.locks import lock_slots
 from agents.transactions import durable
 
 Resource = VirtualModel | Tool | Agent
@@ -71,6 +72,7 @@ def revoke_grant(*, actor: Actor, grant: Grant) -> Containment:
     open approvals of the tool are void. Open streams are cut by their own processes.
     """
     require_contain(actor, grant.agent)
+    lock_slots([(grant.agent_id, grant.environment_id)])
     now = database_now()
     changed = Grant.objects.filter(id=grant.id, revoked_at__isnull=True).update(
         revoked_at=now, revoked_by_id=actor.user_id
@@ -86,11 +88,11 @@ def revoke_grant(*, actor: Actor, grant: Grant) -> Containment:
             for run in running.select_related("key")
             if str(grant.virtual_model_id) in run.key.scope.get("models", [])
         ]
-        keys = AgentKey.objects.filter(run_id__in=using, revoked_at__isnull=True).update(
-            revoked_at=now, revoked_reason="grant_revoked"
-        )
         runs = Run.objects.filter(id__in=using, state=RunState.RUNNING).update(
             state=RunState.FAILED, error_code="grant_revoked", ended_at=now
+        )
+        keys = AgentKey.objects.filter(run_id__in=using, revoked_at__isnull=True).update(
+            revoked_at=now, revoked_reason="grant_revoked"
         )
     if grant.tool_id is not None:
         approvals = void_approvals("grant_revoked", **slot, tool_id=grant.tool_id)

@@ -119,6 +119,8 @@ def add_member_step(
     require_operator(actor)
     if role not in Role.values:
         raise Invalid("The role is member or agent_manager.", field="role")
+    if user.is_staff:
+        raise Invalid("An operator has no product role; make another account.", field="user")
     if Membership.objects.filter(user=user).exists():
         raise Conflict("This user belongs to an organization already.")
     membership = Membership.objects.create(user=user, organization=organization, role=role)
@@ -141,6 +143,7 @@ def change_member(
 ) -> Membership:
     """Change role, activity or teams. It counts from the next request of that person."""
     require_operator(actor)
+    membership = Membership.objects.select_for_update().get(id=membership.id)
     if role is not None:
         if role not in Role.values:
             raise Invalid("The role is member or agent_manager.", field="role")

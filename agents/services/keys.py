@@ -16,6 +16,7 @@ from agents.models import Agent, AgentKey, Environment, Run
 from agents.policy import Actor, require_contain, require_manage
 from agents.services.audit import append_audit
 from agents.services.identity import clean_name
+from agents.services.locks import lock_slots
 from agents.transactions import durable
 
 KEY_PREFIX = "mk_"
@@ -130,6 +131,7 @@ def mint_managed_key(*, run: Run, scope: dict[str, Any]) -> MintedKey:
 def revoke_key(*, actor: Actor, key: AgentKey, reason: str = "revoked") -> AgentKey:
     """End a key. From the commit on no gateway accepts it; its chat tokens die with it."""
     require_contain(actor, key.agent)
+    lock_slots([(key.agent_id, key.environment_id)])
     now = database_now()
     changed = AgentKey.objects.filter(id=key.id, revoked_at__isnull=True).update(
         revoked_at=now, revoked_reason=reason[:40]

@@ -77,6 +77,7 @@ def change_provider(
 ) -> ModelProvider:
     """Change a provider. Another address demands the credential again, so none goes astray."""
     require_operator(actor)
+    provider = ModelProvider.objects.select_for_update().get(id=provider.id)
     if name is not None:
         provider.name = clean_name(name)
     _move_address(provider, "base_url", base_url, credential)
@@ -149,6 +150,7 @@ def change_virtual_model(
     enabled: bool | None = None,
 ) -> VirtualModel:
     require_operator(actor)
+    model = VirtualModel.objects.select_for_update().get(id=model.id)
     changes = {
         "name": None if name is None else clean_name(name),
         "upstream_model": upstream_model and clean_name(upstream_model, "upstream model"),
@@ -167,6 +169,8 @@ def change_virtual_model(
 
 
 def _check_limits(model: VirtualModel) -> None:
+    if len(model.pricing_reference) > 200:
+        raise Invalid("A pricing reference has at most 200 characters.", field="pricing_reference")
     if not 256 <= model.context_limit <= 10_000_000:
         raise Invalid("The context limit is 256 to 10,000,000 tokens.", field="context_limit")
     if not 1 <= model.output_limit < model.context_limit:
@@ -247,6 +251,7 @@ def change_connector(
 ) -> Connector:
     """Change a connector. A new address quarantines its accepted tools until they are reviewed."""
     require_operator(actor)
+    connector = Connector.objects.select_for_update().get(id=connector.id)
     if connector.first_party:
         raise Invalid("Our own connector cannot be changed.")
     before = connector.url
@@ -257,7 +262,8 @@ def change_connector(
         connector.enabled = enabled
     connector.save(update_fields=["name", "url", "credential", "enabled"])
     if connector.url != before:
-        Tool.objects.filter(connector=connector, state=ToolState.ACCEPTED).update(
+        # Also those that are gone just now: at another address nothing returns unreviewed.
+        Tool.objects.filter(connector=connector, accepted_at__isnull=False).update(
             state=ToolState.CHANGED
         )
         void_approvals("tool_changed", tool__connector=connector)

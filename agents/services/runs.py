@@ -30,6 +30,7 @@ from agents.errors import (
     Suspended,
 )
 from agents.models import (
+    Agent,
     AgentEnvironment,
     AgentKey,
     Approval,
@@ -106,12 +107,11 @@ def begin_run(start: RunStart) -> StartedRun:
     ModelDisabled, or RunActive. A defined tool without a grant is left out and named in the
     receipt.
     """
-    slot = (
-        AgentEnvironment.objects.select_for_update(of=("self",))
-        .select_related("agent__organization")
-        .get(agent_id=start.agent_id, environment_id=start.environment_id)
+    slot = AgentEnvironment.objects.select_for_update().get(
+        agent_id=start.agent_id, environment_id=start.environment_id
     )
-    agent = slot.agent
+    # Read after the lock is held: a suspension that committed while we waited is seen.
+    agent = Agent.objects.select_related("organization").get(id=start.agent_id)
     if Status.SUSPENDED in {agent.status, agent.organization.status}:
         raise Suspended
     pinned = start.definition
@@ -220,24 +220,6 @@ def _granted_tools(start: RunStart) -> tuple[tuple[Tool, ...], list[str]]:
     return usable, sorted(t.exposed_name for t in defined if t.id not in kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """What the owner's check of its run says."""
-
-    owned: bool
-    cancel_requested: bool
-
-
-def check_fence(run_id: UUID, boot_id: UUID) -> Fence:
-    """Every 200 ms by the owner: not owned means stop and write nothing."""
-    row = (
-        Run.objects.filter(id=run_id, boot_id=boot_id, state=RunState.RUNNING)
-        .values_list("cancel_requested", flat=True)
-        .first()
-    )
-    return Fence(row is not None, bool(row))
-
-
 def end_run(
     *,
     run_id: UUID,
@@ -266,15 +248,19 @@ def end_run(
 
 
 def _close_run_rows(run_ids: Sequence[UUID], now: dt.datetime, reason: str) -> None:
-    AgentKey.objects.filter(run_id__in=run_ids, revoked_at__isnull=True).update(
-        revoked_at=now, revoked_reason="run_ended"
-    )
+    _revoke_keys(run_ids, now)
     Approval.objects.filter(run_id__in=run_ids, state=ApprovalState.REQUESTED).update(
         state=ApprovalState.VOID, void_reason=reason
     )
     # Approved but never claimed: the run that could claim it has ended.
     Approval.objects.filter(resume_run_id__in=run_ids, state=ApprovalState.APPROVED).update(
         state=ApprovalState.VOID, void_reason=reason
+    )
+
+
+def _revoke_keys(run_ids: Sequence[UUID], now: dt.datetime) -> None:
+    AgentKey.objects.filter(run_id__in=run_ids, revoked_at__isnull=True).update(
+        revoked_at=now, revoked_reason="run_ended"
     )
 
 
@@ -307,6 +293,7 @@ def interrupt_run(
         )
         waiting = 0
         if won:
+            _revoke_keys([run_id], now)
             for approval_id, call_id in approvals:
                 waiting += Approval.objects.filter(
                     id=approval_id, run_id=run_id, state=ApprovalState.REQUESTED

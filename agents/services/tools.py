@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +98,12 @@ def apply_listing(*, connector: Connector, listing: Sequence[ObservedTool]) -> L
 
     New tools arrive ``new``. An accepted tool whose definition differs becomes ``changed`` and
     its open approvals void; it stays so, even when the server changes back, until an operator
-    accepts. A tool that is no longer listed is ``gone``.
+    accepts. An accepted tool that is no longer listed is ``gone``, and accepted again when it
+    returns as it was; a changed one stays ``changed``. A tool whose exposed name another one has
+    is refused.
     """
     known = {t.name: t for t in Tool.objects.select_for_update().filter(connector=connector)}
-    usable = {t.name: t for t in listing[:TOOLS_LIMIT] if not t.problem}
+    usable, collided = _usable(connector, known, listing[:TOOLS_LIMIT])
     counts = {"added": 0, "changed": 0, "gone": 0}
     for name, seen in usable.items():
         tool = known.get(name)
@@ -116,18 +118,35 @@ def apply_listing(*, connector: Connector, listing: Sequence[ObservedTool]) -> L
         else:
             counts["changed"] += _observe(tool, seen)
     for name, tool in known.items():
-        if name not in usable and tool.state != ToolState.GONE:
+        if name not in usable and tool.state in {ToolState.NEW, ToolState.ACCEPTED}:
             tool.state = ToolState.GONE
             tool.save(update_fields=["state"])
             void_approvals("tool_gone", tool=tool)
             counts["gone"] += 1
     refused = len(listing) - len(usable)
     connector.last_read_at = database_now()
-    connector.last_error = next((t.problem for t in listing if t.problem), "")
+    connector.last_error = next((t.problem for t in listing if t.problem), collided)
     if len(listing) > TOOLS_LIMIT:
         connector.last_error = "too_many_tools"
     connector.save(update_fields=["last_read_at", "last_error"])
     return ListingResult(**counts, refused=refused)
+
+
+def _usable(
+    connector: Connector, known: Mapping[str, Tool], listing: Sequence[ObservedTool]
+) -> tuple[dict[str, ObservedTool], str]:
+    """The listed tools that can be stored, by name, and a code if exposed names collided."""
+    owners = {tool.exposed_name: name for name, tool in known.items()}
+    usable: dict[str, ObservedTool] = {}
+    collided = ""
+    for seen in listing:
+        if seen.problem:
+            continue
+        if owners.setdefault(exposed_name(connector.slug, seen.name), seen.name) != seen.name:
+            collided = "tool_name_collision"
+            continue
+        usable[seen.name] = seen
+    return usable, collided
 
 
 def _columns(seen: ObservedTool) -> dict[str, Any]:

@@ -44,7 +44,6 @@ from agents.services.runs import (
     RunStart,
     StartedRun,
     begin_run,
-    check_fence,
     end_run,
     interrupt_run,
     request_cancel,
@@ -209,7 +208,6 @@ def test_unpublish_ends_keys_runs_and_approvals(desk: Desk) -> None:
     assert (approval.state, approval.void_reason) == (ApprovalState.VOID, "unpublished")
     started.run.refresh_from_db()
     assert (started.run.state, started.run.error_code) == (RunState.FAILED, "unpublished")
-    assert not check_fence(started.run.id, boot.id).owned
     with pytest.raises(NotPublished):
         durable()(begin_run)(
             RunStart(
@@ -396,7 +394,7 @@ def test_a_pause_for_nothing_or_after_a_stop_changes_nothing(desk: Desk) -> None
     approval = open_approval(desk, run)
     Approval.objects.update(state=ApprovalState.REQUESTED)
     assert request_cancel(run.id)
-    assert check_fence(run.id, boot.id).cancel_requested
+    assert Run.objects.get(id=run.id).cancel_requested
     assert not durable()(interrupt_run)(approvals=[(approval.id, "c")], **pause)
     run.refresh_from_db()
     assert run.state == RunState.RUNNING

@@ -14,7 +14,7 @@ import pytest
 from agents import lifecycle, vault
 from agents.choices import RequestKind, RequestState
 from agents.clock import database_now
-from agents.errors import KeyringProblem
+from agents.errors import KeyringProblem, StoreUnavailable
 from agents.models import Boot, GatewayRequest
 from agents.services.boots import dead_boot_ids, end_boot, start_boot
 from agents.writer import get_writer
@@ -77,15 +77,17 @@ def test_a_boot_that_somebody_else_ended_grows_stale(
     assert "was ended by another process" in caplog.text
 
 
-def test_what_is_queued_is_written_before_the_boot_ends() -> None:
+def test_the_writers_have_ended_when_the_boot_ends() -> None:
     with lifecycle.booted() as boot_id:
-        boot = Boot.objects.get(id=boot_id)
-        request = open_request(boot)
-        get_writer().post(
+        writer = get_writer()
+        request = open_request(Boot.objects.get(id=boot_id))
+        writer.post(
             lambda _c: GatewayRequest.objects.filter(id=request.id).update(state=RequestState.OK)
         )
     request.refresh_from_db()
     assert request.state == RequestState.OK
+    with pytest.raises(StoreUnavailable):
+        writer.run_sync(lambda _c: None)
 
 
 def test_a_process_without_the_needed_keys_does_not_start(

@@ -103,6 +103,36 @@ def test_a_tool_that_is_no_longer_listed_is_gone_and_may_return_unchanged(desk: 
     assert Tool.objects.get(name="refund").state == ToolState.CHANGED
 
 
+def test_what_is_quarantined_does_not_come_back_by_vanishing_for_a_while(desk: Desk) -> None:
+    """Neither a changed tool nor one whose connector moved: only an operator lifts it."""
+    original = [seen("status"), seen()]
+    apply_listing(connector=orders(desk), listing=[seen("status"), seen(description="evil")])
+    for listing in ([seen("status")], [], original):
+        apply_listing(connector=orders(desk), listing=listing)
+        assert Tool.objects.get(name="refund").state == ToolState.CHANGED
+    apply_listing(connector=orders(desk), listing=[seen()])
+    assert Tool.objects.get(name="status").state == ToolState.GONE
+    change_connector(
+        actor=desk.operator, connector=orders(desk), url="https://other.example.com/mcp"
+    )
+    for listing in ([], original, original):
+        apply_listing(connector=orders(desk), listing=listing)
+        states = set(Tool.objects.values_list("state", flat=True))
+        assert states == {ToolState.CHANGED}
+
+
+def test_a_tool_that_would_take_anothers_exposed_name_is_refused(desk: Desk) -> None:
+    alias = exposed_name("orders", "a b").removeprefix("orders__")
+    for listing in ([seen("a b"), seen(alias)], [seen(alias), seen("a b")]):
+        result = apply_listing(
+            connector=orders(desk), listing=[*listing, seen("status"), seen(description="moved")]
+        )
+        assert result.refused == 1
+        # The rest of the listing counts all the same.
+        assert Tool.objects.get(name="refund").state == ToolState.CHANGED
+        assert Connector.objects.get(slug="orders").last_error == "tool_name_collision"
+
+
 def test_reclassifying_voids_what_was_open(desk: Desk) -> None:
     publish(desk)
     approval = open_approval(desk, start(desk).run)

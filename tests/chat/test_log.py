@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 
 from agents.errors import DamagedContent
@@ -15,12 +15,20 @@ from agents.models.sealing import seal_context
 from agents.vault import is_sealed
 from agents.writer import Writer
 from chat.models import SessionEvent
-from chat.selectors.log import all_entries, entries_after, fold
+from chat.selectors.log import Entry, all_entries, entries_after, fold
 from chat.services import log
 from chat.services.hub import MAX_WAITING, Subscription, hub
 from chat.services.log import LogClosed, Place, RunLog, append
+from chat.services.stores import read, stop_readers
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
+
+
+@pytest.fixture(autouse=True)
+def _no_readers_left() -> Iterator[None]:
+    yield
+    stop_readers()
+
 
 START = ("RUN_STARTED", b'{"type":"RUN_STARTED"}')
 END = ("RUN_FINISHED", b'{"type":"RUN_FINISHED"}')
@@ -35,9 +43,12 @@ def text(n: int) -> log.Item:
     return "TEXT_MESSAGE_CONTENT", b'{"n":%d}' % n
 
 
+async def opened(where: Place) -> list[Entry]:
+    return await read(lambda: list(all_entries(where.organization_id, where.session_id)))
+
+
 async def stored(where: Place) -> list[tuple[int, str]]:
-    read = sync_to_async(lambda: list(all_entries(where.organization_id, where.session_id)))
-    return [(e.seq, e.type) for e in await read()]
+    return [(e.seq, e.type) for e in await opened(where)]
 
 
 async def test_entries_are_numbered_without_a_gap() -> None:
@@ -50,9 +61,7 @@ async def test_entries_are_numbered_without_a_gap() -> None:
             await asyncio.sleep(0)
     await run.flush()
     await append(here, [END], "end")
-    entries = await sync_to_async(
-        lambda: list(all_entries(here.organization_id, here.session_id))
-    )()
+    entries = await opened(here)
     assert [e.seq for e in entries] == list(range(1, 303))
     assert [e.data()["n"] for e in entries[1:-1]] == list(range(300))
 
@@ -61,13 +70,13 @@ async def test_payloads_are_sealed_where_they_stand() -> None:
     here, there = place(), place()
     await append(here, [START], "begin")
     await append(there, [START], "begin")
-    mine, other = await sync_to_async(lambda: list(SessionEvent.objects.order_by("created_at")))()
+    mine, other = await read(lambda: list(SessionEvent.objects.order_by("created_at")))
     assert is_sealed(mine.payload)
     assert b"RUN_STARTED" not in mine.payload
     mine.payload = other.payload
-    await sync_to_async(lambda: mine.save(update_fields=["payload"]))()
+    await read(lambda: mine.save(update_fields=["payload"]))
     with pytest.raises(DamagedContent):
-        await sync_to_async(entries_after)(here.organization_id, here.session_id)
+        await read(entries_after, here.organization_id, here.session_id)
     assert seal_context(SessionEvent, "payload", mine.id, here.organization_id).store == "content"
 
 

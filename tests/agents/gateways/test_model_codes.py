@@ -71,6 +71,7 @@ FAILURES = [
     (raw(b"<html>sign in</html>", "text/html"), 502, "provider_error"),
     (raw(b"{broken", "application/json"), 502, "provider_error"),
     (raw(b'{"error": {"message": "SECRET provider text"}}'), 502, "provider_error"),
+    (raw(b'{"choices": [], "error": {"message": "SECRET provider text"}}'), 502, "provider_error"),
     (raw(b"[]"), 502, "provider_error"),
     (Reply(status=204, body=b""), 502, "provider_error"),
 ]

@@ -15,8 +15,12 @@ import httpx
 import openai
 import pytest
 
-from agents.choices import RequestKind, RequestState
+from agents.choices import RequestKind
+from agents.errors import Conflict
 from agents.gateways import calls, model_gateway, sse
+from agents.gateways.model_hop import admit
+from agents.gateways.model_request import read_chat
+from agents.gateways.request_rows import CallRecord
 from agents.models import GatewayRequest
 from agents.services import grants, identity, keys, resources
 from tests.fakes.model_provider import FakeProvider, Reply, cut, hang, raw, text
@@ -162,7 +166,9 @@ def test_a_connection_to_the_provider_is_used_again(
 
 def failed_stream(gateway: Served, world: World) -> tuple[list[Any], dict[str, Any]]:
     """The events before the error, and the error; nothing may follow it."""
-    *before, last = events(everything(gateway, world))
+    body = everything(gateway, world)
+    assert b"SECRET" not in body
+    *before, last = events(body)
     assert "[DONE]" not in before
     error: dict[str, Any] = last["error"]
     return before, error
@@ -408,19 +414,43 @@ def test_calls_end_when_their_rights_cannot_be_read_for_too_long(
     assert failed_stream(gateway, world)[1]["code"] == "store_unavailable"
 
 
-async def test_a_call_cancelled_in_its_hop_leaves_a_closed_row(
+async def test_a_call_cancelled_while_its_row_is_committed_leaves_a_closed_row(
     world: World, boot: Any, rows: Rows
 ) -> None:
-    from agents.gateways.model_hop import admit
-    from agents.gateways.model_request import read_chat
-    from agents.gateways.request_rows import CallRecord
+    entered, leave = threading.Event(), threading.Event()
 
-    request = read_chat(ASK, 10)
-    for _ in range(20):
-        record = CallRecord(RequestKind.MODEL)
-        task = asyncio.create_task(admit(world.key_text, request, record))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    found = await aside(rows)
-    assert {row.state for row in found} <= {RequestState.CANCELLED}
+    def hold(*_: Any) -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    task = asyncio.create_task(
+        admit(world.key_text, read_chat(ASK, 10), CallRecord(RequestKind.MODEL), reserve=hold)
+    )
+    await asyncio.to_thread(entered.wait, 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    leave.set()
+
+    def closed() -> list[GatewayRequest]:
+        wait_for(lambda: [row.state for row in rows()] == ["cancelled"])
+        return rows()
+
+    [row] = await aside(closed)
+    assert row.code == "client_gone"
+
+
+async def test_a_reservation_that_is_refused_sends_nothing_and_leaves_a_refused_row(
+    world: World, boot: Any, rows: Rows
+) -> None:
+    asked: list[Any] = []
+
+    def reserve(_cursor: Any, key: Any, model: Any, size: int) -> None:
+        asked.append((key.id, model.id, size))
+        raise Conflict
+
+    record = CallRecord(RequestKind.MODEL)
+    with pytest.raises(Conflict):
+        await admit(world.key_text, read_chat(ASK, 10), record, reserve=reserve)
+    assert asked == [(world.key.id, world.model.id, 10)]
+    [row] = await aside(rows)
+    assert (row.id, row.state, row.code) == (record.id, "refused", "conflict")
