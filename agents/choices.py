@@ -29,6 +29,13 @@ class Classification(TextChoices):
     ACTION = "action"
 
 
+class OutputLimitParameter(TextChoices):
+    """The name under which a provider takes the most tokens that an answer may have."""
+
+    MAX_TOKENS = "max_tokens"
+    MAX_COMPLETION_TOKENS = "max_completion_tokens"
+
+
 class ToolState(TextChoices):
     NEW = "new"
     ACCEPTED = "accepted"

@@ -76,6 +76,8 @@ class TooDeep(TooLarge):
 
 
 class MethodNotAllowed(DomainError):
+    """``allow`` names the methods that the route answers, as the header spells them."""
+
     code, status, title = "method_not_allowed", 405, "This route does not answer that method"
 
 
@@ -88,6 +90,10 @@ class Overloaded(DomainError):
 
 class StoreUnavailable(Overloaded):
     code, title = "store_unavailable", "The database does not answer; nothing was done"
+
+
+class ShuttingDown(Overloaded):
+    code, title = "shutting_down", "This server is stopping; send the request again"
 
 
 class InternalError(DomainError):
@@ -208,6 +214,10 @@ class DestinationRefused(DomainError):
     code, status, title = "destination_refused", 422, "This address may not be connected to"
 
 
+class ParameterNotAllowed(Invalid):
+    code, title = "parameter_not_allowed", "The gateway does not pass on this parameter"
+
+
 class CredentialRequired(Invalid):
     code, title = "credential_required", "The address changed: enter the credential again"
 
@@ -225,6 +235,12 @@ class ApprovalExpired(Conflict):
 
 class ApprovalMismatch(Forbidden):
     code, title = "approval_mismatch", "The approval does not cover exactly this call"
+
+
+class ApprovalLimit(DomainError):
+    """One run asks for more actions than a person may be made to decide at once."""
+
+    code, status, title = "approval_limit", 429, "The run waits for too many approvals already"
 
 
 class ApprovalUnavailable(Forbidden):

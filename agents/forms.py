@@ -97,7 +97,7 @@ class CredentialForm(ServiceForm):
 class ProviderForm(CredentialForm):
     class Meta:
         model = ModelProvider
-        fields = ["organization", "name", "slug", "base_url", "enabled"]
+        fields = ["organization", "name", "slug", "base_url", "output_limit_parameter", "enabled"]
 
 
 class ConnectorForm(CredentialForm):

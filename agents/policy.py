@@ -142,6 +142,8 @@ class ModelRow:
     provider_id: UUID
     provider_enabled: bool
     base_url: str
+    #: The one parameter that tells this provider the output limit.
+    output_limit_parameter: str = "max_tokens"
     credential: bytes | None = field(repr=False, default=None)
     #: The newest rate card: its upstream model, then the rates of input, output, cache read and
     #: cache write in micro-dollars per million tokens.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agents.errors import DomainError, Overloaded
+from agents.errors import DomainError, MethodNotAllowed, Overloaded
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -31,6 +31,8 @@ def problem_headers(error: DomainError) -> dict[str, str]:
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, Overloaded):
         headers["retry-after"] = str(error.retry_after)
+    if isinstance(error, MethodNotAllowed) and "allow" in error.extra:
+        headers["allow"] = error.extra["allow"]
     return headers
 
 

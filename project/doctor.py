@@ -21,7 +21,7 @@ from agents import clock, content_store, keyring, vault
 from agents.choices import ApprovalState, RequestState, RunState
 from agents.errors import DomainError
 from agents.models import Approval, Blob, Boot, Connector, GatewayRequest, Run
-from agents.services.boots import dead_boot_ids
+from agents.services.boots import dead_boots
 from project.databases import CONTENT, CONTROL
 from project.household import lives
 from project.processes import WORKER_PID_FILE
@@ -127,7 +127,7 @@ def check_worker() -> str:
     """A worker lives: on this machine by its process, elsewhere by its heartbeat."""
     if lives(settings.DATA_DIR / WORKER_PID_FILE):
         return "its process lives"
-    dead = dead_boot_ids()
+    dead = dead_boots()
     elsewhere = Boot.objects.filter(role="worker").exclude(id__in=dead)
     _require(elsewhere.exists(), "none lives; start serve, or manage.py qcluster")
     return "its heartbeat is fresh"
@@ -145,7 +145,7 @@ def check_clock() -> str:
 
 def check_boots() -> str:
     """Nothing is still owned by a process that died; the sweeps put that right in 30 s."""
-    dead = dead_boot_ids()
+    dead = dead_boots()
     left = {
         "runs": Run.objects.filter(state=RunState.RUNNING, boot_id__in=dead).count(),
         "requests": GatewayRequest.objects.filter(

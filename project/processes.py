@@ -18,6 +18,8 @@ from project.household import Member, answers, lives
 
 #: Written into the data directory by the worker once its cluster runs.
 WORKER_PID_FILE: Final = "worker.pid"
+#: Names this installation among all that share a database. It lives as long as the directory.
+INSTALLATION_FILE: Final = "installation.id"
 LOOPBACK: Final = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -40,6 +42,18 @@ def members(config: Config, outgoing_allowed: Sequence[str]) -> list[Member]:
         for name, command in lines.items()
         if _is_wanted(config, name)
     ]
+
+
+def installation_id(data_dir: Path) -> str:
+    """The random name of this data directory, made at its first use.
+
+    Its web and worker processes record it with their boots, so that the next ``serve`` on the
+    directory knows which of them a crash left behind.
+    """
+    file = data_dir / INSTALLATION_FILE
+    if not file.exists():
+        file.write_text(secrets.token_hex(16), encoding="ascii")
+    return file.read_text(encoding="ascii").strip()
 
 
 def runtime_place(config: Config) -> tuple[str, int]:
@@ -74,6 +88,7 @@ def _environments(config: Config, outgoing_allowed: Sequence[str]) -> dict[str, 
         **bare,
         "PYTHONUNBUFFERED": "1",
         "OUTGOING_ALLOWED": ",".join(outgoing_allowed),
+        "MANDATE_PARENT": installation_id(config.data_dir),
     }
     if not config.runtime_token:  # A given one reaches web the way it reached this process.
         full["RUNTIME_TOKEN"] = token

@@ -156,7 +156,7 @@ class Health:
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["method"] not in {"GET", "HEAD"}:
-            raise MethodNotAllowed
+            raise MethodNotAllowed(allow="GET, HEAD")
         if lifecycle.heartbeat_age() > STALE_SECONDS:
             raise StoreUnavailable("The heartbeat of this process is stale.")
         if time.monotonic() - self._answered >= HEALTH_MEMORY_SECONDS:

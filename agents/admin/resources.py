@@ -42,6 +42,7 @@ class ModelProviderAdmin(ServiceAdmin[ModelProvider]):
             slug=cleaned["slug"],
             base_url=cleaned["base_url"],
             credential=cleaned["new_credential"],
+            output_limit_parameter=cleaned["output_limit_parameter"],
         )
         if not cleaned["enabled"]:
             resources.change_provider(actor=actor, provider=provider, enabled=False)
@@ -55,6 +56,7 @@ class ModelProviderAdmin(ServiceAdmin[ModelProvider]):
             base_url=cleaned["base_url"],
             credential=new_credential(cleaned),
             enabled=cleaned["enabled"],
+            output_limit_parameter=cleaned["output_limit_parameter"],
         )
 
 

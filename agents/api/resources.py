@@ -46,6 +46,7 @@ def create_provider(
         slug=body.slug,
         base_url=body.base_url,
         credential=secret_text(body.credential) or "",
+        output_limit_parameter=body.output_limit_parameter,
     )
     return Status(201, provider)
 
@@ -75,6 +76,7 @@ def change_provider(
         base_url=body.base_url,
         credential=secret_text(body.credential),
         enabled=body.enabled,
+        output_limit_parameter=body.output_limit_parameter,
     )
 
 

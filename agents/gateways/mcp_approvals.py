@@ -6,6 +6,10 @@ before it is told:
 - the server answered, with a result or an error: ``executed``, with the outcome stored;
 - nothing left, or the server turned the request away unread: ``approved`` again, for the same run;
 - anything else (a timeout, a lost connection, a cancelled call): ``uncertain``, never sent again.
+
+No cancellation of the call takes a recording back. What could not be recorded, and a claim whose
+own commit was unclear, stays ``executing``, which nobody executes, until the sweep calls it
+uncertain.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -37,9 +42,10 @@ from agents.services.approvals import (
     mark_uncertain,
     release_claim,
     request_approval,
+    require_room,
     store_outcome,
 )
-from agents.writer import get_writer
+from agents.writer import Operation, get_writer
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +57,15 @@ Execute = Callable[[JSON], Awaitable[CallToolResult]]
 async def ask(admission: Admission, arguments: JSON, tool_call_id: str) -> UUID:
     """Open an approval for exactly this call and return its id.
 
-    Raises ApprovalUnavailable for a key without a person behind it, and writes nothing then.
+    Raises ApprovalUnavailable for a key without a person behind it and ApprovalLimit for a run
+    that waits for too many already, and writes nothing then.
     """
     key = admission.key
-    if key.run_id is None or key.thread_id is None:
+    run_id = key.run_id
+    if run_id is None or key.thread_id is None:
         raise ApprovalUnavailable
+    # Before the blob, so that none is left over; what decides is the count beside the row.
+    await get_writer().run(lambda _: require_room(run_id))
     digest = await _put(admission, ARGUMENTS, canonical_arguments(arguments))
 
     def operation(cursor: CursorWrapper) -> UUID:
@@ -129,17 +139,17 @@ class _Execution:
         try:
             result = clean_result(await execute(arguments))
         except NotExecuted as failed:
-            await self._release()
+            await _record(self._released)
             raise failed.error from None
         except Answered as failed:
             await self._finish(failure_outcome(failed.error), is_error=True)
             raise failed.error from None
         except Unknown:
-            await self._give_up()
+            await _record(self._uncertain)
             raise OutcomeUncertain from None
         except BaseException:
             # Cancelled, or broken by something of ours: the call may have left.
-            self._post_uncertain()
+            get_writer().post(self._uncertain)
             raise
         await self._finish(result_outcome(result), is_error=result.is_error)
         return result
@@ -154,23 +164,8 @@ class _Execution:
             raise
         return arguments
 
-    async def _release(self) -> None:
-        try:
-            await get_writer().run(self._released)
-        except DomainError:
-            get_writer().post(self._released)
-
     def _released(self, _cursor: CursorWrapper) -> bool:
         return release_claim(approval_id=self._claim.approval_id, boot_id=current_boot_id())
-
-    async def _give_up(self) -> None:
-        try:
-            await get_writer().run(self._uncertain)
-        except DomainError:
-            self._post_uncertain()
-
-    def _post_uncertain(self) -> None:
-        get_writer().post(self._uncertain)
 
     def _uncertain(self, _cursor: CursorWrapper) -> bool:
         return mark_uncertain(approval_id=self._claim.approval_id)
@@ -195,8 +190,26 @@ class _Execution:
             )
         except Exception as error:  # noqa: BLE001 - whatever it was, the outcome is not stored
             logger.error("an outcome was not stored: %s", type(error).__name__)  # noqa: TRY400
-            self._post_uncertain()
+            get_writer().post(self._uncertain)
             return False
+        except asyncio.CancelledError:  # The end of the loop, which waits no longer.
+            get_writer().post(self._uncertain)
+            raise
+
+
+async def _record(change: Operation[bool]) -> None:
+    """Queue a change, once and beyond recall, and wait until it was tried.
+
+    Whoever is cancelled while waiting leaves it in the queue. A release must not be tried twice:
+    the second could free a claim that somebody took after the first.
+    """
+    get_writer().post(change)
+    with suppress(DomainError):
+        await get_writer().run(_nothing)
+
+
+def _nothing(_cursor: CursorWrapper) -> None:
+    """Runs behind everything that was queued before it."""
 
 
 _storing: set[asyncio.Task[bool]] = set()

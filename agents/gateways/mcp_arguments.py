@@ -3,6 +3,10 @@
 A schema is a tool server's text. So nothing is fetched for it, its regular expressions are not
 run (one of them can hold a process for hours) and evaluation ends after a fixed number of steps.
 Whatever is left out here can only make the gateway accept more; the tool server still judges.
+
+For that to hold, a schema that uses a keyword of UNCHECKED anywhere is also read without what
+turns "accepts more" into "accepts less": ``not`` accepts, ``oneOf`` is ``anyOf``, ``if`` accepts
+what either branch does, ``contains`` has no upper bound. Everything else of it is checked.
 """
 
 from __future__ import annotations
@@ -33,6 +37,18 @@ QUICK_STEPS = 500
 KEPT = 256
 #: Characters of a schema's own rule that a refusal may quote.
 QUOTED = 200
+
+#: Keywords that are not applied, or not to the letter, and so accept more than they should.
+UNCHECKED = frozenset(
+    {
+        "format",
+        "pattern",
+        "patternProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+    }
+)
 
 Keyword = Callable[[Validator, Any, Any, Any], Any]
 
@@ -118,7 +134,8 @@ def _compile(digest: str, schema: dict[str, Any]) -> Validator:
         raise ToolUnavailable from None
     while len(_validators) >= KEPT:
         _validators.pop(next(iter(_validators)))
-    validator = _bounded(base)(plain, registry=Registry())
+    dialect = _lenient(base) if _uses_unchecked(plain) else _bounded(base)
+    validator = dialect(plain, registry=Registry())
     _validators[digest] = validator
     return validator
 
@@ -130,16 +147,59 @@ def _changes_dialect(value: Any) -> bool:
     return isinstance(value, list) and any(map(_changes_dialect, value))
 
 
+def _uses_unchecked(value: Any) -> bool:
+    """Whether a name of UNCHECKED stands anywhere; where it is no keyword, nothing is lost."""
+    if isinstance(value, dict):
+        return not UNCHECKED.isdisjoint(value) or any(map(_uses_unchecked, value.values()))
+    return isinstance(value, list) and any(map(_uses_unchecked, value))
+
+
 @cache
 def _bounded(base: type[Validator]) -> type[Validator]:
     """A dialect whose keywords count their steps, without regular expressions."""
     keywords: dict[str, Keyword] = {name: _counted(fn) for name, fn in base.VALIDATORS.items()}
-    for name in ("pattern", "patternProperties", "unevaluatedProperties", "format"):
+    for name in UNCHECKED - {"uniqueItems"}:
         keywords[name] = _accept
     keywords["additionalProperties"] = _unless_patterns(keywords["additionalProperties"])
     keywords["uniqueItems"] = _counted(_unique_items)
     bounded: type[Validator] = extend(base, keywords)  # type: ignore[no-untyped-call]
     return bounded
+
+
+@cache
+def _lenient(base: type[Validator]) -> type[Validator]:
+    """The bounded dialect in which accepting a part more never accepts the whole less."""
+    bounded = _bounded(base)
+    keywords: dict[str, Keyword] = {"not": _accept, "disallow": _accept, "if": _accept}
+    any_of = bounded.VALIDATORS.get("anyOf")
+    if any_of is not None:
+        keywords["oneOf"] = any_of
+        keywords["if"] = _either_branch(any_of)
+    contains = bounded.VALIDATORS.get("contains")
+    if contains is not None:
+        keywords["contains"] = _at_least(contains)
+    lenient: type[Validator] = extend(bounded, keywords)  # type: ignore[no-untyped-call]
+    return lenient
+
+
+def _either_branch(any_of: Keyword) -> Keyword:
+    """Without knowing the condition, what either branch accepts; a missing branch accepts all."""
+
+    def either(validator: Validator, _condition: Any, instance: Any, schema: Any) -> Any:
+        if "then" not in schema or "else" not in schema:
+            return None
+        return any_of(validator, [schema["then"], schema["else"]], instance, schema)
+
+    return either
+
+
+def _at_least(contains: Keyword) -> Keyword:
+    """``contains`` with its lower bound alone."""
+
+    def at_least(validator: Validator, value: Any, instance: Any, schema: Any) -> Any:
+        return contains(validator, value, instance, {"minContains": schema.get("minContains", 1)})
+
+    return at_least
 
 
 def _counted(keyword: Keyword) -> Keyword:

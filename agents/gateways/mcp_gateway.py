@@ -160,7 +160,7 @@ async def lifespan() -> AsyncIterator[None]:
 async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     exchange = _Exchange(bearer(scope))
     if scope["method"] != "POST":
-        raise MethodNotAllowed
+        raise MethodNotAllowed(allow="POST")
     message = await read_json(scope, receive, limit=MAX_BODY_BYTES)
     if not isinstance(message, dict):
         raise MalformedBody("Send one JSON-RPC message.")

@@ -3,12 +3,15 @@
 The SDK tells an answered error, a broken connection and a refused one apart in no reliable way,
 and a failing exchange takes all others of its session along. So every exchange that carries a
 :class:`Trace` (in a context variable, which the SDK hands on to its own tasks) is watched here:
-its failures become plain 502 answers, and the trace says what they were.
+its failures become plain 502 answers, and the trace says what they were. Only what fails while
+a name is resolved or a connection made was certainly not sent; every other failure may have come
+after the request had left.
 """
 
 from __future__ import annotations
 
 import contextvars
+import socket
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 #: Bytes of one answer that belongs to no traced exchange: the handshake. Streams are not bounded.
 UNTRACED_LIMIT = 1 << 20
 
+#: A TLS record that fails later is an OSError too, so OSError as such says nothing.
 _NOTHING_SENT = (
     DestinationRefused,
+    socket.gaierror,
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
     httpx2.PoolTimeout,
@@ -88,10 +93,10 @@ class TracingTransport(httpx2.AsyncBaseTransport):
         first = trace.start()
         try:
             response = await self._inner.handle_async_request(request)
-        except (*_NOTHING_SENT, OSError):
+        except _NOTHING_SENT:
             trace.unsent = trace.unsent or first
             return _failed(request)
-        except httpx2.TransportError:
+        except Exception:  # noqa: BLE001 - whatever it was, the request may have left
             trace.broken = trace.broken or first
             return _failed(request)
         if first:
@@ -133,7 +138,9 @@ class _CountedStream(httpx2.AsyncByteStream):
             async for piece in self._inner:
                 self._count(len(piece))
                 yield piece
-        except httpx2.TransportError:
+        except httpx2.StreamError:
+            raise
+        except Exception:  # noqa: BLE001 - a TLS failure comes as it is, not as httpx2's own
             if self._trace is not None:
                 self._trace.broken = True
             msg = "the connection failed"

@@ -58,6 +58,10 @@ SILENCE_SECONDS = 86_400.0
 LISTEN_AGAIN_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 
+#: HTTP answers of a server that looked no further than the request's envelope. After any other
+#: (a redirect, a timeout, a proxy's or a server's own failure) the call may have been executed.
+TURNED_AWAY = frozenset({401, 403, 404, 405, 406, 413, 415, 429})
+
 #: Probe for the modern era and fall back to the handshake.
 MODE: ConnectMode = "auto"
 _INFO = Implementation(name="mandate", version="1")
@@ -256,7 +260,7 @@ class UpstreamSession:
         if not trace.started:
             self.alive = False
             return SessionEnded(ConnectorUnreachable())
-        if trace.oversize:
+        if trace.oversize and 200 <= trace.status < 300:
             return Answered(ResultTooLarge())
         if trace.unsent:
             return NotExecuted(ConnectorUnreachable())
@@ -266,7 +270,7 @@ class UpstreamSession:
 
     def _turned_away(self, trace: Trace) -> CallFailed:
         """What it means that no JSON-RPC answer came, by the HTTP status."""
-        if trace.broken or not 300 <= trace.status < 500:
+        if trace.broken or trace.status not in TURNED_AWAY:
             return Unknown(ConnectorError())
         if trace.status == 404 and self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             self.alive = False

@@ -48,11 +48,11 @@ async def _route(scope: Scope, receive: Receive, send: Send) -> None:
     path, method = scope["path"], scope["method"]
     if path == f"{PREFIX}/chat/completions":
         if method != "POST":
-            raise MethodNotAllowed
+            raise MethodNotAllowed(allow="POST")
         await _complete(scope, receive, send)
     elif path == f"{PREFIX}/models":
         if method != "GET":
-            raise MethodNotAllowed
+            raise MethodNotAllowed(allow="GET")
         await _list_models(scope, send)
     else:
         raise NotFound

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from agents.errors import Invalid
+from agents.errors import Invalid, ParameterNotAllowed
+from agents.gateways.model_content import check_contents
 from agents.policy import ModelRow
 
 MAX_BODY_BYTES = 4 * 2**20
 #: No tokenizer makes fewer than one token of this many bytes; a longer input cannot fit.
 BYTES_PER_TOKEN = 8
 
-#: Parameters with which a provider would fetch, keep, or run something by itself, or answer with
-#: a model that nobody granted. False and null mean "do not" and pass.
-REFUSED = (
-    "background",
-    "enable_search",
-    "models",
-    "plugins",
-    "provider",
-    "route",
-    "search_parameters",
-    "store",
-    "web_search",
-    "web_search_options",
+#: Parameters that go to the provider as they came. Others are refused, because servers know many
+#: more: some lift the output limit, some make the server fetch, keep or run something, some cost.
+PASSED = frozenset(
+    {
+        "frequency_penalty",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "logprobs",
+        "messages",
+        "n",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "stop",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "verbosity",
+    }
 )
+#: Parameters that the gateway itself reads, and writes or leaves out.
+OWN = frozenset({"max_completion_tokens", "max_tokens", "model", "store", "user"})
+#: What a refusal repeats of a name that the caller chose.
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 LIMITS = ("max_tokens", "max_completion_tokens")
 #: Tools that the caller runs itself; any other kind would run at the provider.
 CLIENT_TOOLS = frozenset({"function", "custom"})
@@ -56,6 +75,7 @@ def read_chat(document: Any, size: int) -> ChatRequest:
         raise Invalid("Send at least one message.", field="messages")
     if not all(isinstance(message, dict) for message in messages):
         raise Invalid("Each message is an object.", field="messages")
+    check_contents(messages)
     answers = document.get("n")
     if answers is not None and not (type(answers) is int and answers == 1):
         raise Invalid("One answer is given for each request.", field="n")
@@ -63,9 +83,7 @@ def read_chat(document: Any, size: int) -> ChatRequest:
         if not _is_limit(document.get(name)):
             raise Invalid("The limit is a whole number of tokens, 1 or more.", field=name)
     _check_tools(document)
-    for name in REFUSED:
-        if document.get(name) not in (None, False):
-            raise Invalid("The gateway does not pass on this parameter.", field=name)
+    _check_names(document)
     stream, options = document.get("stream"), document.get("stream_options")
     if stream is not None and not isinstance(stream, bool):
         raise Invalid("This is true or false.", field="stream")
@@ -78,6 +96,16 @@ def read_chat(document: Any, size: int) -> ChatRequest:
         stream=bool(stream),
         wants_usage=bool((options or {}).get("include_usage")),
     )
+
+
+def _check_names(document: dict[str, Any]) -> None:
+    """Null means "not sent" for every parameter, and false means "do not store"."""
+    for name, value in document.items():
+        known = name in PASSED or name in OWN
+        if value is None or (known and not (name == "store" and value is not False)):
+            continue
+        named = {"field": name} if PLAIN_NAME.fullmatch(name) else {}
+        raise ParameterNotAllowed(**named)
 
 
 def _is_limit(value: Any) -> bool:
@@ -101,12 +129,20 @@ def has_tools(request: ChatRequest) -> bool:
 
 
 def upstream_body(request: ChatRequest, model: ModelRow) -> bytes:
-    """The body for the provider: its own name of the model, our limits, usage always reported."""
-    document = dict(request.document)
+    """The body for the provider: its own name of the model, our limits, usage always reported.
+
+    The output limit is one parameter, the one that this provider knows: it ignores or refuses the
+    other, whichever of them the caller sent.
+    """
+    given = request.document
+    document = {
+        name: value for name, value in given.items() if name in PASSED and value is not None
+    }
     document["model"] = model.upstream_model
-    asked = [name for name in LIMITS if document.get(name) is not None]
-    for name in asked or ("max_tokens",):
-        document[name] = min(document.get(name) or model.output_limit, model.output_limit)
+    asked = [given[name] for name in LIMITS if given.get(name) is not None]
+    document[model.output_limit_parameter] = min([*asked, model.output_limit])
+    if given.get("store") is False:
+        document["store"] = False
     if request.stream:
         document["stream_options"] = {
             **(document.get("stream_options") or {}),

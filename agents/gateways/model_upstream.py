@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from agents import vault
 from agents.errors import (
     DomainError,
@@ -20,6 +18,7 @@ from agents.errors import (
     ProviderTimeout,
 )
 from agents.gateways import outgoing
+from agents.gateways.model_answer import read_completion
 from agents.gateways.model_hop import Admission
 from agents.models import ModelProvider
 from agents.models.sealing import seal_context
@@ -86,12 +85,8 @@ async def whole_answer(response: outgoing.Response) -> tuple[bytes, dict[str, An
         data = await outgoing.read_bounded(response, MAX_ANSWER_BYTES)
     except outgoing.AnswerTooLong:
         raise ProviderError("The provider's answer exceeds the limit.") from None
-    try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        raise ProviderError from None
-    # Some providers report a failure under status 200.
-    if not isinstance(document, dict) or document.get("error") or "choices" not in document:
+    document = read_completion(data)
+    if document is None:  # Some providers report a failure under status 200.
         raise ProviderError
     return data, document
 

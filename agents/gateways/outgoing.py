@@ -59,8 +59,8 @@ def vet_url(url: str | URL) -> None:
 async def vetted_addresses(host: str, port: int) -> list[str]:
     """Resolve *host* once and return its addresses, all of which may be connected to.
 
-    One refused address refuses the name. Raises DestinationRefused, or OSError when the name
-    does not resolve.
+    One refused address refuses the name. Raises DestinationRefused, or socket.gaierror when the
+    name does not resolve.
     """
     found = await _look_up(host, port)
     for address in found:
@@ -68,7 +68,7 @@ async def vetted_addresses(host: str, port: int) -> list[str]:
         check_ip(address.partition("%")[0], port, host=host)
     if not found:
         msg = "the name has no address"
-        raise OSError(msg)
+        raise socket.gaierror(socket.EAI_NONAME, msg)
     return found
 
 

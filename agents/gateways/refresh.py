@@ -19,11 +19,18 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.utils import CursorWrapper
 from mcp_types import Tool as ListedTool
 
 from agents import clock
-from agents.errors import ConnectorTimeout, DomainError, Invalid
+from agents.errors import (
+    ConnectorTimeout,
+    DomainError,
+    InternalError,
+    Invalid,
+    StoreUnavailable,
+)
 from agents.gateways.mcp_upstream import (
     CallFailed,
     SessionEnded,
@@ -42,7 +49,7 @@ from agents.services.connectors import (
     read_connector,
 )
 from agents.services.tools import ListingResult, ObservedTool, apply_listing
-from agents.writer import get_writer
+from agents.writer import Operation, get_writer
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +68,8 @@ POLL_SECONDS = 0.05
 CHANGES_SECONDS = 1.0
 #: Connectors that a sweep reads side by side.
 ABREAST = 4
+#: The code of a reading whose caller went away.
+INTERRUPTED = "interrupted"
 
 
 class Refresher:
@@ -119,22 +128,23 @@ class Refresher:
         except CallFailed as failed:
             raise failed.error from None
         except DomainError as error:
-            # No session came about: nothing was claimed, but operators should see why.
+            # Nothing was claimed, or it was given back; operators should see why.
             await get_writer().run(partial(_note, upstream.connector_id, error.code))
             raise
         return session
 
     async def _read_with(self, session: UpstreamSession, since: dt.datetime) -> None:
         connector_id = session.upstream.connector_id
-        if not await _claim(connector_id, since) and session.listed:
+        claimed = await _claim(connector_id, since)
+        if not claimed and session.listed:
             return
         try:
             tools = await session.list_tools()
+            await self._thread.run(partial(_fold, connector_id, [observed(tool) for tool in tools]))
         except BaseException as error:
-            code = error.error.code if isinstance(error, CallFailed) else "interrupted"
-            get_writer().post(partial(_fail, connector_id, code))
+            give_back = _fail if claimed else _note
+            get_writer().post(partial(give_back, connector_id, _code(error)))
             raise
-        await self._thread.run(partial(_fold, connector_id, [observed(tool) for tool in tools]))
 
     # --- without a call ---------------------------------------------------------------------
 
@@ -172,12 +182,19 @@ class Refresher:
         await asyncio.gather(*(read(connector_id) for connector_id in wanted))
 
     async def _try(self, connector_id: UUID, older_than: dt.timedelta | None) -> None:
-        """Refresh; a failure is in the connector's row and is tried again later."""
+        """Refresh; a failure is in the connector's row and is tried again later.
+
+        Whatever a server lists or a database does to one connector, the others are read.
+        """
         self._tried[connector_id] = time.monotonic()
         try:
             await self.refresh(connector_id, older_than=older_than)
         except DomainError as error:
             logger.info("connector %s was not read: %s", connector_id, error.code)
+        except Exception as error:  # noqa: BLE001 - told by type, because its text may quote rows
+            logger.error(  # noqa: TRY400
+                "connector %s was not read: %s", connector_id, type(error).__name__
+            )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -201,8 +218,8 @@ class Refresher:
         while True:
             try:
                 await self.sweep()
-            except DomainError as error:
-                logger.warning("the sweep of connectors failed: %s", error.code)
+            except Exception as error:  # noqa: BLE001 - the next round goes on
+                logger.warning("the sweep of connectors failed: %s", type(error).__name__)
             await asyncio.sleep(SWEEP_SECONDS)
 
 
@@ -213,11 +230,34 @@ async def _claim(connector_id: UUID, since: dt.datetime) -> bool:
     """Whether this caller reads now; false once a reading since then is over."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        reading = await get_writer().run(lambda c: claim_reading(c, connector_id, since=since))
+        reading = await get_writer().run(
+            lambda c: claim_reading(c, connector_id, since=since),
+            abandoned=partial(_abandon, connector_id),
+        )
         if reading is not Reading.BUSY:
             return reading is Reading.CLAIMED
         await asyncio.sleep(POLL_SECONDS)
     raise ConnectorTimeout
+
+
+def _abandon(connector_id: UUID, reading: Reading) -> Operation[None]:
+    """Give back what was claimed for a caller that is gone."""
+    if reading is Reading.CLAIMED:
+        return partial(_fail, connector_id, INTERRUPTED)
+    return lambda _: None
+
+
+def _code(error: BaseException) -> str:
+    """Why a reading failed, for the connector's row."""
+    match error:
+        case CallFailed():
+            return error.error.code
+        case DomainError():
+            return error.code
+        case Exception():
+            return InternalError.code
+        case _:
+            return INTERRUPTED
 
 
 def _now(cursor: CursorWrapper) -> dt.datetime:
@@ -237,7 +277,13 @@ def _note(connector_id: UUID, code: str, _cursor: CursorWrapper) -> None:
 
 
 def _fold(connector_id: UUID, listing: list[ObservedTool]) -> ListingResult:
-    return apply_listing(connector=Connector.objects.get(id=connector_id), listing=listing)
+    """Fold a list into the rows, in a thread that keeps no connection between two of them."""
+    try:
+        return apply_listing(connector=Connector.objects.get(id=connector_id), listing=listing)
+    except (OperationalError, InterfaceError):
+        raise StoreUnavailable from None
+    finally:
+        connections.close_all()
 
 
 def observed(tool: ListedTool) -> ObservedTool:

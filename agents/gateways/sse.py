@@ -1,19 +1,23 @@
-"""Watch a provider's event stream while it passes through, without changing a byte of it."""
+"""Watch a provider's event stream while it passes through, without changing a byte of a chunk.
+
+What is not a chunk of a completion is the provider's own word, and does not pass.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
+from agents.gateways.model_answer import read_completion
 
 #: Bytes of one event; a provider that sends a longer one is cut off.
 MAX_EVENT_BYTES = 2**20
 DONE = b"[DONE]"
 _ENDS = (b"\n\n", b"\r\n\r\n")
-#: What makes an event worth parsing. A quoted name inside a JSON string is escaped, so these
-#: bytes are there only when the event has such a member or value.
-_TELLING = (b'"usage"', b'"error"', DONE)
+#: What is sent instead of a provider's comment, which may say anything: the line is alive.
+KEEP_ALIVE = b":\n\n"
+#: Lines that mean nothing to a client of this wire, and are left out.
+_IDLE = (b":", b"id:", b"retry:")
 
 
 class EventTooLong(Exception):
@@ -21,7 +25,7 @@ class EventTooLong(Exception):
 
 
 class ErrorEvent(Exception):
-    """The provider reported an error inside the stream. Its text stays here."""
+    """The provider sent something other than chunks: most often an error. Its text stays here."""
 
 
 class EventRelay:
@@ -68,30 +72,29 @@ class EventRelay:
     def _inspect(self, block: bytes) -> bytes:
         if self.done:
             return b""
-        if not any(telling in block for telling in _TELLING):
-            self.had_output = True
-            return block
-        return b"".join(event for event in _events(block) if self._passes(event))
+        return b"".join(self._passed(event) for event in _events(block))
 
-    def _passes(self, event: bytes) -> bool:
+    def _passed(self, event: bytes) -> bytes:
+        """What the client gets of one event: all of it, or nothing that the provider wrote."""
         if self.done:
-            return False
-        payload = _payload(event)
+            return b""
+        sent, payload = _read(event)
+        if payload is None:
+            return sent
         if payload == DONE:
             self.done = True
-            return True
-        document = _parsed(payload)
+            return sent
+        document = read_completion(payload)
         if document is None:
-            return True
-        if document.get("error"):
             raise ErrorEvent
         usage = document.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
-        if document.get("choices") == []:
-            return not (self.hide_usage and isinstance(usage, dict))
-        self.had_output = True
-        return True
+        if document["choices"]:
+            self.had_output = True
+        elif self.hide_usage and isinstance(usage, dict):
+            return b""
+        return sent
 
 
 def _events(block: bytes) -> Iterator[bytes]:
@@ -104,21 +107,20 @@ def _events(block: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _payload(event: bytes) -> bytes:
-    """The event's data, several lines joined as the format says."""
-    lines = [
-        line.removeprefix(b"data:").removeprefix(b" ")
-        for line in event.splitlines()
-        if line.startswith(b"data:")
-    ]
-    return b"\n".join(lines).strip()
+def _read(event: bytes) -> tuple[bytes, bytes | None]:
+    """What may be sent of *event*, and its data: several lines joined as the format says.
 
-
-def _parsed(payload: bytes) -> dict[str, Any] | None:
-    if not payload.startswith(b"{"):
-        return None
-    try:
-        document = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return None
-    return document if isinstance(document, dict) else None
+    An event without data is sent as KEEP_ALIVE, and one of blank lines only as nothing. Raises
+    ErrorEvent for a named event and for a line that is no part of the format.
+    """
+    lines = event.splitlines(keepends=True)
+    data = [line for line in lines if line.startswith(b"data:")]
+    others = [line for line in lines if not line.startswith(b"data:") and line.strip()]
+    if not all(line.startswith(_IDLE) for line in others):
+        raise ErrorEvent
+    if not data:
+        return KEEP_ALIVE if others else b"", None
+    if others:
+        event = b"".join(line for line in lines if line not in others)
+    texts = (line.removeprefix(b"data:").removeprefix(b" ").rstrip(b"\r\n") for line in data)
+    return event, b"\n".join(texts).strip()

@@ -189,6 +189,7 @@ class Migration(migrations.Migration):
                 ('slug', models.SlugField(max_length=60)),
                 ('base_url', models.CharField(max_length=500)),
                 ('credential', agents.models.sealing.SealedField(blank=True, null=True)),
+                ('output_limit_parameter', models.CharField(choices=[('max_tokens', 'Max Tokens'), ('max_completion_tokens', 'Max Completion Tokens')], default='max_tokens', help_text="How this provider is told the output limit. OpenAI's newer models know only max_completion_tokens; most other servers know max_tokens.", max_length=21)),
                 ('enabled', models.BooleanField(default=True)),
                 ('organization', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='providers', to='agents.organization')),
             ],
@@ -459,6 +460,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='modelprovider',
             constraint=models.UniqueConstraint(fields=('organization', 'slug'), name='provider_slug'),
+        ),
+        migrations.AddConstraint(
+            model_name='modelprovider',
+            constraint=models.CheckConstraint(condition=models.Q(('output_limit_parameter__in', ['max_tokens', 'max_completion_tokens'])), name='provider_output_limit'),
         ),
         migrations.AddConstraint(
             model_name='environment',

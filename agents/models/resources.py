@@ -7,7 +7,7 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from agents.choices import Classification, ToolState
+from agents.choices import Classification, OutputLimitParameter, ToolState
 from agents.models.base import Row, one_of
 from agents.models.identity import Organization, User
 from agents.models.sealing import SealedField, SealsFields
@@ -21,11 +21,19 @@ class ModelProvider(SealsFields, Row):
     slug = models.SlugField(max_length=60)
     base_url = models.CharField(max_length=500)
     credential = SealedField(null=True, blank=True)
+    output_limit_parameter = models.CharField(
+        max_length=21,
+        choices=OutputLimitParameter,
+        default=OutputLimitParameter.MAX_TOKENS,
+        help_text="How this provider is told the output limit. OpenAI's newer models know only "
+        "max_completion_tokens; most other servers know max_tokens.",
+    )
     enabled = models.BooleanField(default=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["organization", "slug"], name="provider_slug"),
+            one_of("output_limit_parameter", OutputLimitParameter, "provider_output_limit"),
         ]
 
     def __str__(self) -> str:

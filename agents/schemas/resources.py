@@ -9,7 +9,7 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import Field
 
-from agents.choices import Classification, ToolState
+from agents.choices import Classification, OutputLimitParameter, ToolState
 from agents.models import Connector, ModelProvider, Tool, VirtualModel
 from agents.schemas.base import (
     Address,
@@ -35,6 +35,7 @@ class ProviderIn(NamedIn):
 
     base_url: Address
     credential: Credential | None = None
+    output_limit_parameter: OutputLimitParameter = OutputLimitParameter.MAX_TOKENS
 
 
 class ProviderPatch(Input):
@@ -44,10 +45,12 @@ class ProviderPatch(Input):
     base_url: Address | None = None
     credential: Credential | None = None
     enabled: bool | None = None
+    output_limit_parameter: OutputLimitParameter | None = None
 
 
 class ProviderOut(NamedOut):
     base_url: str
+    output_limit_parameter: str
     enabled: bool
     has_credential: bool
 

@@ -44,7 +44,7 @@ JOIN agents_agentkey k ON k.agent_id = s.agent_id AND k.environment_id = s.envir
 
 MODEL_COLUMNS = """
 m.id, m.slug, m.upstream_model, m.pricing_reference, m.context_limit, m.output_limit,
-m.enabled, p.id, p.enabled, p.base_url, p.credential,
+m.enabled, p.id, p.enabled, p.base_url, p.output_limit_parameter, p.credential,
 c.upstream_model, c.input_rate, c.output_rate, c.cache_read_rate, c.cache_write_rate
 """
 
@@ -234,8 +234,9 @@ def model_row(row: tuple[Any, ...]) -> ModelRow:
         provider_id=sql.read_uuid(row[7]),
         provider_enabled=sql.read_bool(row[8]),
         base_url=row[9],
-        credential=sql.read_bytes(row[10]),
-        rate_card=None if row[11] is None else (row[11], row[12], row[13], row[14], row[15]),
+        output_limit_parameter=row[10],
+        credential=sql.read_bytes(row[11]),
+        rate_card=None if row[12] is None else (row[12], row[13], row[14], row[15], row[16]),
     )
 
 

@@ -20,6 +20,7 @@ from agents.choices import ApprovalState, RunState, ToolState
 from agents.errors import (
     ApprovalConflict,
     ApprovalExpired,
+    ApprovalLimit,
     ApprovalMismatch,
     ApprovalUnavailable,
     NotFound,
@@ -30,6 +31,8 @@ from agents.services.audit import append_audit
 from agents.services.runs import Principal
 
 APPROVAL_LIFETIME = dt.timedelta(minutes=15)
+#: Approvals that one run may wait for. They are answered all at once when it is resumed.
+APPROVALS_PER_RUN = 32
 
 #: Kinds of blobs in the content store.
 ARGUMENTS, OUTCOME, REASON = "arguments", "outcome", "deny_reason"
@@ -45,11 +48,15 @@ def request_approval(
 ) -> UUID:
     """Record that a managed key wants one exact action. Two equal calls are two approvals.
 
-    The arguments' blob is stored before. Raises ApprovalUnavailable for a key without a thread.
+    The arguments' blob is stored before. Raises ApprovalUnavailable for a key without a thread,
+    and ApprovalLimit when the run waits for as many as it may. Calls of one run count one after
+    another, because each locks the run's row first.
     """
     if key.run_id is None or key.thread_id is None:
         raise ApprovalUnavailable
-    run = Run.objects.select_related("initiator").get(id=key.run_id)
+    locked = Run.objects.select_for_update(of=("self",), no_key=True)
+    run = locked.select_related("initiator").get(id=key.run_id)
+    require_room(run.id)
     approval = Approval.objects.create(
         organization_id=key.organization_id,
         agent_id=key.agent_id,
@@ -67,6 +74,15 @@ def request_approval(
         expires_at=clock.database_now() + APPROVAL_LIFETIME,
     )
     return approval.id
+
+
+def require_room(run_id: UUID) -> None:
+    """Raise ApprovalLimit when the run waits for as many approvals as it may. A step."""
+    waiting = Approval.objects.filter(
+        run_id=run_id, state__in=[ApprovalState.REQUESTED, ApprovalState.OPEN]
+    )
+    if waiting.count() >= APPROVALS_PER_RUN:
+        raise ApprovalLimit(limit=APPROVALS_PER_RUN)
 
 
 Decision = Literal["approve", "deny", "cancel"]

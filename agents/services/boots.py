@@ -6,18 +6,25 @@ import datetime as dt
 import os
 import socket
 import uuid
+from pathlib import Path
 
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from agents import clock, sql
-from agents.models import Boot
+from agents.choices import ApprovalState, RequestState
+from agents.models import Approval, Boot, GatewayRequest, Run
 
 #: A boot whose heartbeat is older than this, by the database's clock, is dead.
 DEAD_AFTER = dt.timedelta(seconds=5)
 HEARTBEAT_SECONDS = 1.0
 #: An observer whose own heartbeat is older than this was held up itself, and judges nobody.
 BLIND_AFTER = dt.timedelta(seconds=2.5)
+
+#: How long a dead boot's row is kept for whoever looks into what happened.
+KEPT_FOR = dt.timedelta(days=1)
+#: Rows forgotten at once: the first round after a long time without any is bounded too.
+MOST_FORGOTTEN = 500
 
 _observer: uuid.UUID | None = None
 
@@ -29,11 +36,11 @@ def observe_as(boot_id: uuid.UUID | None) -> None:
 
 
 def start_boot(*, role: str) -> Boot:
-    """Record that this process lives. ``MANDATE_PARENT`` ties the children of one ``serve``."""
+    """Record that this process lives. ``MANDATE_PARENT`` names the installation it serves."""
     return Boot.objects.create(
         heartbeat_at=clock.database_now(),
         pid=os.getpid(),
-        host=socket.gethostname()[:120],
+        host=_host(),
         role=role,
         parent_id=os.environ.get("MANDATE_PARENT", "")[:32],
     )
@@ -56,8 +63,37 @@ def end_boot(boot_id: uuid.UUID) -> None:
     Boot.objects.filter(id=boot_id, ended_at__isnull=True).update(ended_at=clock.database_now())
 
 
-def dead_boot_ids() -> list[uuid.UUID]:
-    """Boots that ended or whose heartbeat is too old.
+def end_boots_left_behind(parent_id: str) -> int:
+    """End the boots of an earlier ``serve`` of this installation whose processes are gone.
+
+    For a ``serve`` that holds the installation's lock and has started nothing yet: what a killed
+    one owned is then known to be lost at once, without waiting for a heartbeat to grow old.
+    """
+    left = Boot.objects.filter(
+        parent_id=parent_id, host=_host(), ended_at__isnull=True
+    ).values_list("id", "pid")
+    gone = [boot_id for boot_id, pid in left if _is_gone(pid)]
+    return Boot.objects.filter(id__in=gone).update(ended_at=clock.database_now())
+
+
+def _host() -> str:
+    return socket.gethostname()[:120]
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether no process of this number runs; one that only waits to be reaped does not."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except ProcessLookupError:
+        return True
+    except OSError:  # Somebody else's process, or a system without /proc.
+        return False
+    return state.rpartition(")")[2].split()[0] in {"Z", "X"}
+
+
+def dead_boots() -> QuerySet[Boot]:
+    """Boots that ended or whose heartbeat is too old, for use as a subquery.
 
     A database that was locked for seconds let nobody's heartbeat through, this process's
     included: then only those that ended count.
@@ -66,7 +102,21 @@ def dead_boot_ids() -> list[uuid.UUID]:
     dead = Q(ended_at__isnull=False)
     if not _is_held_up(now):
         dead |= Q(heartbeat_at__lt=now - DEAD_AFTER)
-    return list(Boot.objects.filter(dead).values_list("id", flat=True))
+    return Boot.objects.filter(dead)
+
+
+def forget_boots() -> int:
+    """Delete dead boots after a day, except those that something still names."""
+    now = clock.database_now()
+    mine = OuterRef("id")
+    named = (
+        Exists(Run.objects.filter(boot_id=mine))
+        | Exists(GatewayRequest.objects.filter(boot_id=mine, state=RequestState.OPEN))
+        | Exists(Approval.objects.filter(executing_boot_id=mine, state=ApprovalState.EXECUTING))
+    )
+    old = dead_boots().filter(heartbeat_at__lt=now - KEPT_FOR).exclude(named)
+    ids = list(old.values_list("id", flat=True)[:MOST_FORGOTTEN])
+    return Boot.objects.filter(id__in=ids).delete()[0]
 
 
 def _is_held_up(now: dt.datetime) -> bool:

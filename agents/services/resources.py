@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from agents.choices import ToolState
+from agents.choices import OutputLimitParameter, ToolState
 from agents.errors import Conflict, CredentialRequired, Invalid
 from agents.models import (
     Connector,
@@ -46,6 +46,7 @@ def create_provider(
     slug: str,
     base_url: str,
     credential: str = "",
+    output_limit_parameter: str = OutputLimitParameter.MAX_TOKENS,
 ) -> ModelProvider:
     """Name an upstream of the OpenAI wire. Addresses that may not be connected to are refused."""
     require_operator(actor)
@@ -57,6 +58,7 @@ def create_provider(
         name=clean_name(name),
         slug=slug,
         base_url=clean_address(base_url, field="base_url"),
+        output_limit_parameter=_clean_limit_parameter(output_limit_parameter),
     )
     if credential:
         provider.seal_value("credential", credential)
@@ -74,6 +76,7 @@ def change_provider(
     base_url: str | None = None,
     credential: str | None = None,
     enabled: bool | None = None,
+    output_limit_parameter: str | None = None,
 ) -> ModelProvider:
     """Change a provider. Another address demands the credential again, so none goes astray."""
     require_operator(actor)
@@ -83,9 +86,19 @@ def change_provider(
     _move_address(provider, "base_url", base_url, credential)
     if enabled is not None:
         provider.enabled = enabled
-    provider.save(update_fields=["name", "base_url", "credential", "enabled"])
+    if output_limit_parameter is not None:
+        provider.output_limit_parameter = _clean_limit_parameter(output_limit_parameter)
+    provider.save(
+        update_fields=["name", "base_url", "credential", "enabled", "output_limit_parameter"]
+    )
     _audit(actor, provider, "provider.change", enabled=provider.enabled)
     return provider
+
+
+def _clean_limit_parameter(name: str) -> str:
+    if name not in OutputLimitParameter.values:
+        raise Invalid("This is max_tokens or max_completion_tokens.", field="output_limit_parameter")
+    return name
 
 
 def _move_address(

@@ -13,13 +13,15 @@ from agents import clock
 from agents.choices import ApprovalState, RequestState, RunState
 from agents.models import AgentKey, Approval, GatewayRequest, Run
 from agents.services.approvals import expire_approvals, void_orphans
-from agents.services.boots import dead_boot_ids
+from agents.services.boots import dead_boots, forget_boots
 from agents.services.idempotency import forget_expired
 from agents.transactions import durable
 
 INTERRUPTED_BY_RESTART = "interrupted_by_restart"
 #: How long past its deadline a live owner may take to end its own run.
 DEADLINE_GRACE = dt.timedelta(seconds=30)
+#: How long after its run a claimed call may still be under way: its time limit, and some.
+EXECUTION_GRACE = dt.timedelta(seconds=90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class SweepReport:
 @durable(full=True)
 def sweep_control() -> SweepReport:
     """Fail runs of dead boots and past deadlines, and close what belonged to them."""
-    dead = dead_boot_ids()
+    dead = dead_boots()
     now = clock.database_now()
     failed = Run.objects.filter(state=RunState.RUNNING, boot_id__in=dead).update(
         state=RunState.FAILED, error_code=INTERRUPTED_BY_RESTART, ended_at=now
@@ -50,6 +52,10 @@ def sweep_control() -> SweepReport:
     )
     uncertain = Approval.objects.filter(
         state=ApprovalState.EXECUTING, executing_boot_id__in=dead
+    ).update(state=ApprovalState.UNCERTAIN)
+    # A live process may have lost a claim as well: an unclear commit, a cancelled recording.
+    uncertain += Approval.objects.filter(
+        state=ApprovalState.EXECUTING, resume_run__ended_at__lte=now - EXECUTION_GRACE
     ).update(state=ApprovalState.UNCERTAIN)
     expired = len(expire_approvals())
     voided = void_orphans()
@@ -64,6 +70,7 @@ def sweep_control() -> SweepReport:
         .update(revoked_at=now, revoked_reason="run_ended")
     )
     forget_expired()
+    forget_boots()
     return SweepReport(failed, lost, uncertain, expired, voided, revoked)
 
 
@@ -76,7 +83,7 @@ def fail_dead_run(run_id: UUID) -> bool:
 def fail_dead_runs(run_ids: list[UUID]) -> int:
     """Of these runs, fail those that a dead boot owns; the full sweep closes the rest."""
     return Run.objects.filter(
-        id__in=run_ids, state=RunState.RUNNING, boot_id__in=dead_boot_ids()
+        id__in=run_ids, state=RunState.RUNNING, boot_id__in=dead_boots()
     ).update(
         state=RunState.FAILED, error_code=INTERRUPTED_BY_RESTART, ended_at=clock.database_now()
     )

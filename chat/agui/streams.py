@@ -15,7 +15,7 @@ from agents.choices import RunState
 from agents.errors import DomainError
 from agents.gateways.responses import Header, Receive, Send
 from agents.models import Run
-from agents.services.boots import dead_boot_ids
+from agents.services.boots import dead_boots
 from agents.services.sweeps import fail_dead_run
 from chat.selectors.log import PAGE, TERMINAL, Entry, entries_after, first_seq
 from chat.services.execution import executor
@@ -154,4 +154,4 @@ def _is_running_on(run: Attached) -> bool:
     row = Run.objects.filter(id=run.run_id).values_list("state", "boot_id").first()
     if row is None or row[0] != RunState.RUNNING:
         return False
-    return row[1] not in dead_boot_ids() or not fail_dead_run(run.run_id)
+    return not dead_boots().filter(id=row[1]).exists() or not fail_dead_run(run.run_id)

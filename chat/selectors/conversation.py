@@ -141,7 +141,8 @@ def conversation(thread: Thread) -> JSON:
         .exclude(state=ApprovalState.REQUESTED)
         .order_by("created_at", "id")
     )
-    waiting = as_interrupts(open_approvals(thread.id))
+    # A child may ask while others still work: it can be answered once the whole turn pauses.
+    waiting = [] if running else as_interrupts(open_approvals(thread.id))
     _settle_calls(fold, approvals, run)
     for message in fold.messages:
         settled = not running or run is None or message["runId"] != str(run.id)

@@ -14,7 +14,7 @@ import orjson
 from agents import content_store
 from agents.choices import ParkedState, RunState
 from agents.digests import keyed_digest
-from agents.errors import DamagedContent
+from agents.errors import DamagedContent, DomainError
 from agents.models import ParkedCall
 from chat.runtime.wire import (
     EventFrame,
@@ -129,12 +129,12 @@ class Relay:
             self._log.put(event["type"], log.encode(event))
 
     async def close(self) -> None:
-        """End what is open, so that the terminal event may follow. Never raises LogClosed."""
+        """End what is open, so that the terminal event may follow; as far as the log takes it."""
         try:
             for event in self._brackets.close():
                 self._log.put(event["type"], log.encode(event))
             await self._log.flush()
-        except log.LogClosed:
+        except (log.LogClosed, DomainError):
             return
 
     # --- children ---------------------------------------------------------------------------

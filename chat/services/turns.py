@@ -17,6 +17,9 @@ from chat.services.planning import Attached, Plan, Turn, attached_to, plan_turn
 from chat.services.stores import content, control, read
 from chat.services.terminal import settle
 
+#: Starts under way: nobody else may hold them when their client has gone.
+_starting: set[asyncio.Task[Attached | None]] = set()
+
 
 async def start_turn(caller: Caller, slug: str, turn: Turn) -> Attached:
     """Begin the run that *turn* asks for, or find the one that the same request began.
@@ -34,7 +37,10 @@ async def start_turn(caller: Caller, slug: str, turn: Turn) -> Attached:
 
 async def carry_out(plan: Plan) -> Attached | None:
     """Store, commit and launch, to the end even when the client has gone meanwhile."""
-    return await asyncio.shield(asyncio.create_task(_carry_out(plan)))
+    task = asyncio.create_task(_carry_out(plan))
+    _starting.add(task)
+    task.add_done_callback(_starting.discard)
+    return await asyncio.shield(task)
 
 
 async def _carry_out(plan: Plan) -> Attached | None:

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -168,11 +169,13 @@ async def _stream(request: web.Request, answer: Answer, pace: float) -> web.Stre
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
-    await response.prepare(request)
-    for chunk in answer.chunks():
-        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-        await asyncio.sleep(pace)
-    await response.write(b"data: [DONE]\n\n")
+    # A client that stops a stream goes away in the middle of it: nobody is left to tell.
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        for chunk in answer.chunks():
+            await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            await asyncio.sleep(pace)
+        await response.write(b"data: [DONE]\n\n")
     return response
 
 

@@ -32,6 +32,7 @@ from tests.fakes.mcp_server import FakeMCP, tool
 from tests.world import PASSWORD, PROVIDER_CREDENTIAL, World, allow, make_world
 
 CREDENTIAL = "credential-canary-3391"
+LIMIT_NAME = {"output_limit_parameter": "max_completion_tokens"}
 CHANGEABLE = {
     "agents_modelprovider", "agents_virtualmodel", "agents_connector", "agents_membership",
 }  # fmt: skip
@@ -155,24 +156,29 @@ def test_admin_and_api_make_and_move_the_same_provider(operator: Client, world: 
     first, moved = "https://one.example/v1", "https://two.example/v1"
     body = {"name": "By API", "slug": "by-api", "base_url": first, "credential": CREDENTIAL}
     assert api.post("/providers", body).status_code == 201
-    assert api.patch("/providers/by-api", {"base_url": moved, "credential": "x"}).status_code == 200
+    patch = {"base_url": moved, "credential": "x", **LIMIT_NAME}
+    assert api.patch("/providers/by-api", patch).status_code == 200
     told_by_api = audit_facts()
 
     form = {
         "organization": str(world.organization.id), "name": "By admin", "slug": "by-admin",
         "base_url": f"{first}/", "new_credential": CREDENTIAL, "enabled": "on",
+        **LIMIT_NAME,
     }  # fmt: skip
     added = operator.post(page("agents_modelprovider_add"), form)
     assert added.status_code == 302, added.context["errors"]
     made = ModelProvider.objects.get(slug="by-admin")
     assert made.open_value("credential") == CREDENTIAL
-    change = {"name": "By admin", "base_url": moved, "new_credential": "x", "enabled": "on"}
+    change = {
+        "name": "By admin", "base_url": moved, "new_credential": "x", "enabled": "on", **LIMIT_NAME,
+    }  # fmt: skip
     changed = operator.post(page("agents_modelprovider_change", made.pk), change)
     assert changed.status_code == 302
     assert audit_facts() == told_by_api
     by_api, by_admin = (ModelProvider.objects.get(slug=s) for s in ("by-api", "by-admin"))
-    fields = ("base_url", "enabled", "organization_id")
+    fields = ("base_url", "enabled", "organization_id", "output_limit_parameter")
     assert facts(by_api, *fields) == facts(by_admin, *fields)
+    assert by_api.output_limit_parameter == "max_completion_tokens"
     assert by_api.open_value("credential") == by_admin.open_value("credential") == "x"
 
 
@@ -248,7 +254,8 @@ def test_an_operator_builds_an_organization_with_its_people(operator: Client, wo
 
 def test_a_refused_save_changes_nothing_and_says_why(operator: Client, world: World) -> None:
     events = AuditEvent.objects.count()
-    change = {"name": "Renamed", "base_url": "https://elsewhere.example/v1", "enabled": "on"}
+    elsewhere = "https://elsewhere.example/v1"
+    change = {"name": "Renamed", "base_url": elsewhere, "enabled": "on", **LIMIT_NAME}
     refused = operator.post(page("agents_modelprovider_change", world.provider.pk), change)
     assert refused.status_code == 200
     assert "enter the credential again" in refused.content.decode()
@@ -259,6 +266,7 @@ def test_a_refused_save_changes_nothing_and_says_why(operator: Client, world: Wo
     form = {
         "organization": str(world.organization.id), "name": "Meta", "slug": "meta",
         "base_url": "http://169.254.169.254/v1", "new_credential": CREDENTIAL, "enabled": "on",
+        **LIMIT_NAME,
     }  # fmt: skip
     refused = operator.post(page("agents_modelprovider_add"), form)
     assert "may not be connected to" in refused.content.decode()
@@ -270,6 +278,7 @@ def test_a_refused_save_changes_nothing_and_says_why(operator: Client, world: Wo
 
 def test_an_empty_credential_keeps_what_is_stored(operator: Client, world: World) -> None:
     change = {"name": "Renamed", "base_url": world.provider.base_url, "new_credential": ""}
+    change |= LIMIT_NAME
     operator.post(page("agents_modelprovider_change", world.provider.pk), change)
     world.provider.refresh_from_db()
     assert (world.provider.name, world.provider.enabled) == ("Renamed", False)
@@ -282,7 +291,7 @@ def test_an_empty_credential_keeps_what_is_stored(operator: Client, world: World
 def test_the_history_names_fields_and_holds_no_credential(operator: Client, world: World) -> None:
     change = {
         "name": world.provider.name, "base_url": world.provider.base_url,
-        "new_credential": CREDENTIAL, "enabled": "on",
+        "new_credential": CREDENTIAL, "enabled": "on", **LIMIT_NAME,
     }  # fmt: skip
     operator.post(page("agents_modelprovider_change", world.provider.pk), change)
     entry = LogEntry.objects.get()

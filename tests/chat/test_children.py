@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from agents.choices import ParkedState, RunState
 from agents.gateways import first_party
 from agents.gateways.first_party import FirstPartyCall, FirstPartyResult, Parked
-from agents.models import Agent, Approval, ParkedCall, Run, Tool
+from agents.models import Agent, Approval, Boot, ParkedCall, Run, Tool
 from agents.services import first_party as definitions
+from agents.services.boots import start_boot
 from agents.services.containment import void_approvals
 from chat.services.children import run_child
+from chat.services.fences import verdicts
 from definitions.services import drafts
 from tests.chat.desk import Desk, approve, cancel, deny, eventually, new_thread, settle_writes
 from tests.fakes.mcp_server import Text
@@ -218,3 +221,60 @@ def test_an_outsider_cannot_decide_below_either(family: Family) -> None:
     assert refused.status == 404
     settle_writes()
     assert Approval.objects.get().state == "open"
+
+
+def test_a_child_goes_on_only_while_its_parent_does(family: Family, boot: Boot) -> None:
+    desk = family.desk
+    desk.provider.script(
+        calls(call(ASK, {"agent": "clerk", "question": "How are you?"})), text("Fine."), text("Ok.")
+    )
+    desk.member().send("Ask the clerk", thread=new_thread())
+    root, child = Run.objects.order_by("created_at")
+
+    def verdict(**changes: Any) -> str:
+        Run.objects.filter(id=child.id).update(state=RunState.RUNNING, boot=boot)
+        Run.objects.filter(id=root.id).update(state=RunState.RUNNING, cancel_requested=False)
+        for name, value in changes.items():
+            which, _, column = name.partition("_")
+            Run.objects.filter(id=root.id if which == "root" else child.id).update(
+                **{column: value}
+            )
+        found = verdicts([child.id], boot.id)
+        return "" if not found else "lost" if found[0].lost else "cancel"
+
+    assert verdict() == ""
+    assert verdict(root_state=RunState.FAILED) == "cancel"
+    assert verdict(root_cancel_requested=True) == "cancel"
+    assert verdict(child_cancel_requested=True) == "cancel"
+    assert verdict(child_state=RunState.FAILED) == "lost"
+    assert verdict(child_boot=start_boot(role="web")) == "lost"
+
+
+def test_what_was_approved_beside_a_child_waits_for_it_and_runs_once(family: Family) -> None:
+    """The root's own call and its child's: the child asks twice before the root may go on."""
+    desk = family.desk
+    ask = Tool.objects.get(exposed_name=ASK)
+    desk.publish(tools=[ask, desk.tools["refund"]], instructions="Do both.")
+    own, again = {"order": 1, "amount": 1}, {"order": 2, "amount": 2}
+    desk.provider.script(
+        calls(
+            call(ASK, {"agent": "clerk", "question": "Refund 1042."}, "a"),
+            call("shop__refund", own, "b"),
+        ),
+        calls(call("shop__refund", REFUND)),
+    )
+    front, thread = desk.member(), new_thread()
+    asked = front.send("Both", thread=thread).interrupts
+    assert sorted(len(i["metadata"]["path"]) for i in asked) == [1, 2]
+
+    desk.provider.script(calls(call("shop__refund", again)))
+    (second,) = front.send(thread=thread, resume=[approve(i) for i in asked]).interrupts
+    assert second["metadata"]["arguments"] == again
+    assert [c.arguments for c in desk.fake.calls] == [REFUND]
+
+    desk.provider.script(text("Clerk: both done."), text("All done."))
+    done = front.send(thread=thread, resume=[approve(second)])
+    assert done.text == "All done."
+    assert [c.arguments for c in desk.fake.calls] == [REFUND, again, own]
+    assert "Clerk: both done." in saw(desk, -1)
+    assert set(Approval.objects.values_list("state", flat=True)) == {"executed"}

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.db import IntegrityError
@@ -72,7 +73,7 @@ async def test_payloads_are_sealed_where_they_stand() -> None:
     await append(there, [START], "begin")
     mine, other = await read(lambda: list(SessionEvent.objects.order_by("created_at")))
     assert is_sealed(mine.payload)
-    assert b"RUN_STARTED" not in mine.payload
+    assert b"RUN_STARTED" not in (mine.payload or b"")
     mine.payload = other.payload
     await read(lambda: mine.save(update_fields=["payload"]))
     with pytest.raises(DamagedContent):
@@ -176,7 +177,7 @@ async def test_a_reader_that_missed_something_asks_the_store() -> None:
 
 
 def test_history_is_the_fold_of_what_the_runtime_sent() -> None:
-    frames = [
+    frames: list[dict[str, Any]] = [
         {"message": {"n": 1}},
         {"message": {"n": 2}, "replaces": 0},
         {"message": {"n": 3}, "replaces": 1},

@@ -154,6 +154,8 @@ class FakeMCP:
         self.requests = 0
         #: True answers 503 to everything.
         self.down = False
+        #: Answer every request with this status and nothing else.
+        self.status = 0
         self._tools = list(tools)
         self._key = key
         self._stateless = stateless
@@ -267,8 +269,8 @@ class FakeMCP:
             return
         self.requests += 1
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        if self.down:
-            await _plain(send, 503)
+        if self.down or self.status:
+            await _plain(send, self.status or 503)
         elif self._key is not None and headers.get("authorization") != f"Bearer {self._key}":
             await _plain(send, 401)
         elif scope["path"] != "/mcp":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,85 +17,8 @@ from openai.types.chat import ChatCompletionChunk
 
 from project.demo.addresses import MODEL_ID
 from project.demo.model import build_application
-from project.demo.rules.decide import Decision, decide
-from project.demo.tools import tool_definitions
-
-DESK = "You are the order desk of a bookshop."
-
-
-def offered() -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": f"orders__{t['name']}",
-                "description": t["description"],
-                "parameters": t["inputSchema"],
-            },
-        }
-        for t in tool_definitions()
-    ]
-
-
-def renamed() -> list[dict[str, Any]]:
-    """The same four tools under other names, with other words and other inputs."""
-    words = [
-        ("find_purchases", "Look up purchases by buyer."),
-        ("whereabouts", "Tells where a purchase is."),
-        ("give_money_back", "Returns the payment for a purchase."),
-        ("drop_line", "Writes a letter to a buyer."),
-    ]
-    properties = {"order": "purchase_id", "amount": "sum", "to": "recipient"}
-    tools = copy.deepcopy(offered())
-    for tool, (name, description) in zip(tools, words, strict=True):
-        function = tool["function"]
-        function["name"], function["description"] = f"shop__{name}", description
-        schema = function["parameters"]
-        schema["properties"] = {
-            properties.get(key, key): {k: v for k, v in value.items() if k != "description"}
-            for key, value in schema["properties"].items()
-        }
-        schema["required"] = [properties.get(key, key) for key in schema.get("required", ())]
-    return tools
-
-
-class Conversation:
-    """Plays both sides: asks, and answers calls from a table of results."""
-
-    def __init__(self, instructions: str = DESK, tools: list[dict[str, Any]] | None = None) -> None:
-        self.messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}]
-        self.tools = offered() if tools is None else tools
-
-    def ask(self, text: str) -> Decision:
-        self.messages.append({"role": "user", "content": text})
-        return self.step()
-
-    def step(self) -> Decision:
-        decision = decide({"messages": self.messages, "tools": self.tools})
-        message: dict[str, Any] = {"role": "assistant", "content": decision.text or None}
-        if decision.calls:
-            message["tool_calls"] = [
-                {
-                    "id": f"call_{len(self.messages)}_{index}",
-                    "type": "function",
-                    "function": {"name": c.name, "arguments": json.dumps(c.arguments)},
-                }
-                for index, c in enumerate(decision.calls)
-            ]
-        self.messages.append(message)
-        return decision
-
-    def result(self, *results: Any) -> Decision:
-        calls = self.messages[-1]["tool_calls"]
-        for call, result in zip(calls, results, strict=True):
-            text = result if isinstance(result, str) else json.dumps(result)
-            self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        return self.step()
-
-
-def called(decision: Decision) -> list[tuple[str, dict[str, Any]]]:
-    return [(call.name.split("__")[1], call.arguments) for call in decision.calls]
-
+from project.demo.rules.decide import decide
+from tests.project.demo_talk import DESK, Conversation, called, offered, renamed
 
 ORDER = {"order": 1003, "customer": "Chloe Okafor", "email": "chloe@example.com", "state": "sent"}
 
@@ -237,8 +161,7 @@ def test_it_tells_results_as_they_are() -> None:
     talk.ask("Where is order 1003?")
     answer = talk.result(ORDER)
     assert not answer.calls
-    assert "**State**: sent" in answer.text
-    assert "Chloe Okafor" in answer.text
+    assert answer.text.startswith("Order 1003 is sent: customer Chloe Okafor")
 
     talk.ask("Where is order 9999?")
     assert "There is no order 9999." in talk.result("There is no order 9999.").text
@@ -453,6 +376,28 @@ async def test_the_output_limit_cuts_and_says_so(client: AsyncOpenAI) -> None:
     assert cut.choices[0].finish_reason == "length"
     assert cut.usage is not None
     assert cut.usage.completion_tokens == 5
+
+
+async def test_a_client_that_stops_a_stream_leaves_no_trace(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with TestServer(build_application(pace_ms=1)) as server:
+        assert server.port
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        body = json.dumps(request("count to 900", stream=True)).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        await reader.readuntil(b"chunk")
+        writer.transport.abort()
+        async with TestClient(server) as http:
+            for _ in range(40):  # Longer than the handler needs to find out.
+                assert (await http.get("/health")).status == 200
+                await asyncio.sleep(0.005)
+    assert caplog.messages == []
+    assert capfd.readouterr().err == ""
 
 
 async def test_models_health_and_unknown_model(client: AsyncOpenAI, server: BaseTestServer) -> None:

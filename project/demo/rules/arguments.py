@@ -7,40 +7,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from project.demo.rules import values
-from project.demo.rules.turn import Result, Tool, Turn
+from project.demo.rules import dictation, money, selection, values
+from project.demo.rules.kinds import input_kind, schema_type
+from project.demo.rules.turn import QUESTIONS, Result, Tool, Turn
 from project.demo.rules.words import (
     CHANGING,
     is_small,
     meaning,
-    meaning_set,
     meanings,
     plain_words,
-    sentences,
     split_name,
+    word_set,
 )
 
-_AMOUNT: Final = meaning_set("amount price sum total value money cost payment")
-_IDENTITY: Final = meaning_set(
-    "order id number no ref reference ticket invoice case identifier code"
+_QUESTION_WORDS: Final = word_set("where which track status state whereabouts")
+#: Words that say how to search and not for what.
+_SEARCH_WORDS: Final = word_set(
+    "many number count total yet list alle viele welche wieviele still already currently"
+    " book books title titles"
 )
-_ADDRESS: Final = meaning_set("to recipient address receiver email addressee")
-_QUERY: Final = meaning_set("query search term keyword filter name customer q phrase text needle")
-_SUBJECT: Final = meaning_set("subject title headline topic")
-_BODY: Final = meaning_set("body message text content letter note words")
-_REASON: Final = meaning_set("reason why comment note cause remark because")
-_TASK: Final = meaning_set("task prompt instruction question job request")
-_QUESTION_WORDS: Final = frozenset({"where", "which", "track", "status", "state", "whereabouts"})
-_ALL: Final = re.compile(r"\b(?:all|every|each|everything|any|list)\b", re.IGNORECASE)
-_BECAUSE: Final = re.compile(
-    r"\b(?:because|since|as the|reason(?: is)?:?|due to)\s+(.+?)(?:[.!?](?:\s|$)|$)",
-    re.IGNORECASE | re.DOTALL,
+_ALL: Final = re.compile(
+    r"\b(?:all|every|each|everything|any|list|how many|alle|wie ?viele)\b", re.IGNORECASE
 )
-_SAYING: Final = re.compile(
-    r"\b(?:saying|says|telling (?:\w+ ){1,3}|tell (?:\w+ ){1,3}|reads|with the (?:text|words)|that)"
-    r"\s*(?:that\b)?[\s:,]*(.{3,}?)\s*$",
-    re.IGNORECASE | re.DOTALL,
-)
+_NEGATED: Final = re.compile(r"\b(?:not|never|aren't|isn't|without|except|nicht)\b", re.IGNORECASE)
+#: Inputs of which no value is taken for the first of several.
+_NEVER_GUESSED: Final = word_set("identity address amount")
+_OR: Final = re.compile(r"\b(?:or|oder)\s+(?:#|order\s+)?\d", re.IGNORECASE)
 
 
 @dataclass
@@ -54,61 +46,112 @@ class Filled:
     choice: tuple[str, list[Any]] | None = None
 
 
-def kind_of(name: str, schema: dict[str, Any]) -> str:
-    """What a property wants: decided by its name, and by its description where that is silent."""
-    for text in (split_name(name), schema.get("description", "")):
-        about = {meaning(word) for word in plain_words(text)}
-        if schema_type(schema) in {"integer", "number"}:
-            if about & _AMOUNT:
-                return "amount"
-            if about & _IDENTITY:
-                return "identity"
-        elif schema_type(schema) == "string":
-            for kind, words in (
-                ("address", _ADDRESS), ("reason", _REASON), ("subject", _SUBJECT),
-                ("task", _TASK), ("identity", _IDENTITY), ("query", _QUERY), ("body", _BODY),
-            ):  # fmt: skip
-                if about & words and not (kind == "identity" and "customer" in about):
-                    return kind
-    return "other"
-
-
-def schema_type(schema: dict[str, Any]) -> str:
-    """The type of a value, null aside; "string" when the schema does not say."""
-    for branch in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        found = branch.get("type")
-        for name in found if isinstance(found, list) else [found]:
-            if isinstance(name, str) and name != "null":
-                return name
-    return "string"
-
-
 def fill(tool: Tool, turn: Turn) -> Filled:
     """Several identities that the person named make several calls; several found ones a choice."""
     filled = Filled()
     base: dict[str, Any] = {}
     many: tuple[str, list[Any]] | None = None
-    for name, schema in tool.properties.items():
+    # Amounts last: whether several are a choice depends on how many things are meant.
+    for name in sorted(tool.properties, key=lambda name: input_kind(tool, name) == "amount"):
         wanted = name in tool.required
-        said = _said(tool, name, schema, turn)
-        found = said or (_known(name, schema, turn) if wanted else [])
-        kind = kind_of(name, schema)
+        kind = input_kind(tool, name)
+        said = _said(tool, name, tool.properties[name], turn)
+        if QUESTIONS[1] in turn.question:
+            said = _picked(tool, kind, turn) or said
+        found = said or (_known(tool, name, turn) if wanted else [])
         if not found:
-            if wanted:
+            if wanted or (kind == "amount" and money.is_vague(turn.request)):
                 filled.missing.append(name)
-        elif kind == "identity" and len(found) > 1:
-            if not said or re.search(r"\bor\b", turn.request):
-                filled.choice = (name, found)
-            many = many or (name, found)
-        elif len(found) > 1 and not said:
+        elif (
+            len(found) == 1 or (said and kind not in _NEVER_GUESSED) or (many and kind == "amount")
+        ):
+            base[name] = found[0]
+        elif not said or kind == "amount" or (kind == "identity" and _is_choice(turn)):
             filled.choice = (name, found)
         else:
-            base[name] = found[0]
+            many = many or (name, found)
     if not filled.missing and filled.choice is None:
-        name, options = many or ("", [])
-        filled.calls = [{**base, name: option} for option in options] if many else [base]
-        filled.calls = [{k: call[k] for k in tool.properties if k in call} for call in filled.calls]
+        _complete(filled, tool, turn, base, many)
     return filled
+
+
+def _is_choice(turn: Turn) -> bool:
+    """Whether the person named several things and wants one: until one was picked."""
+    is_picked = QUESTIONS[1] in turn.question and bool(
+        values.ids(turn.message) or selection.means_all(turn.message)
+    )
+    return bool(_OR.search(turn.request)) and not is_picked
+
+
+def _complete(
+    filled: Filled,
+    tool: Tool,
+    turn: Turn,
+    base: dict[str, Any],
+    many: tuple[str, list[Any]] | None,
+) -> None:
+    """One call, or one for each of many things with the amount that was meant for it."""
+    if many is None:
+        calls = [base]
+    else:
+        name, options = many
+        calls = [{**base, name: option} for option in options]
+        amount = next((n for n in base if input_kind(tool, n) == "amount"), "")
+        if amount:
+            replied = values.amounts(turn.message) if turn.question else []
+            is_for_all = len(replied) == 1 and not values.ids(turn.message)
+            owned: dict[Any, float | None] | None = (
+                dict.fromkeys(options, replied[0])
+                if is_for_all
+                else selection.amounts_of(turn.request, options)
+            )
+            if owned is None:
+                filled.missing.append(amount)
+                return
+            calls = [{**call, amount: owned[call[name]]} for call in calls]
+    filled.calls = [
+        {k: call[k] for k in tool.properties if call.get(k) is not None} for call in calls
+    ]
+
+
+def _picked(tool: Tool, kind: str, turn: Turn) -> list[Any]:
+    """What a reply to "which one" picks: by number, by place, by a name in its row, or all."""
+    if kind == "amount":
+        return values.amounts(turn.message)
+    if kind != "identity":
+        return []
+    if found := identities(tool, turn.message):
+        return found
+    options = values.ids(turn.question)
+    if selection.means_all(turn.message):
+        return options
+    chosen = selection.narrowed(options, _rows(turn), turn.message)
+    return chosen if len(chosen) < len(options) else []
+
+
+def _rows(turn: Turn) -> list[dict[str, Any]]:
+    """The things in all results, newest first."""
+    rows: list[Any] = []
+    for material in (*reversed(turn.results), *turn.earlier):
+        value = material.value if isinstance(material, Result) else None
+        rows += value if isinstance(value, list) else [value]
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def identities(tool: Tool, text: str) -> list[int]:
+    """The numbers of things that *text* names.
+
+    Where the tool needs exactly one whole number, the only number of the text is that one too.
+    """
+    found = values.ids(text)
+    if found or not _needs_one_number(tool):
+        return found
+    return values.sole_number(text)
+
+
+def _needs_one_number(tool: Tool) -> bool:
+    wanted = [name for name in tool.required if schema_type(tool.properties[name]) == "integer"]
+    return len(wanted) == 1 and input_kind(tool, wanted[0]) != "amount"
 
 
 def _said(tool: Tool, name: str, schema: dict[str, Any], turn: Turn) -> list[Any]:
@@ -119,7 +162,7 @@ def _said(tool: Tool, name: str, schema: dict[str, Any], turn: Turn) -> list[Any
         return [c for c in choices if re.search(rf"\b{re.escape(str(c).casefold())}\b", words)][:1]
     match schema_type(schema):
         case "integer" | "number" as kind:
-            return _numbers(kind, name, schema, turn.request)
+            return _numbers(tool, kind, name, turn)
         case "boolean":
             return _switch(name, turn.request)
         case "array":
@@ -138,16 +181,17 @@ def _options(schema: dict[str, Any]) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _numbers(kind: str, name: str, schema: dict[str, Any], text: str) -> list[Any]:
+def _numbers(tool: Tool, schema_kind: str, name: str, turn: Turn) -> list[Any]:
     found: list[Any]
-    match kind_of(name, schema):
+    text = turn.request
+    match input_kind(tool, name):
         case "amount":
             found = values.amounts(text)
         case "identity":
-            found = values.ids(text)
+            found = identities(tool, text)
         case _:
-            found = values.ids(text) or values.amounts(text)
-    return [int(n) for n in found if n == int(n)] if kind == "integer" else found
+            found = identities(tool, text) or values.amounts(text)
+    return [int(n) for n in found if n == int(n)] if schema_kind == "integer" else found
 
 
 def _switch(name: str, text: str) -> list[bool]:
@@ -158,7 +202,7 @@ def _switch(name: str, text: str) -> list[bool]:
 
 def _string(tool: Tool, name: str, schema: dict[str, Any], turn: Turn) -> list[str]:
     text, quotes = turn.request, values.quoted(turn.request)
-    match "address" if schema.get("format") == "email" else kind_of(name, schema):
+    match input_kind(tool, name):
         case "address":
             return values.emails(text)
         case "identity":
@@ -166,12 +210,11 @@ def _string(tool: Tool, name: str, schema: dict[str, Any], turn: Turn) -> list[s
         case "query":
             return _query(tool, name, turn)
         case "reason":
-            because = _BECAUSE.search(text)
-            return [because.group(1).strip()] if because else []
+            return [dictation.reason(text)]
         case "subject":
-            return [_subject(turn)]
+            return [dictation.subject(turn)]
         case "body":
-            return quotes[-1:] or [_body(turn)]
+            return [dictation.body(turn)]
         case "task":
             return [text.strip()]
         case _:
@@ -182,55 +225,34 @@ def _query(tool: Tool, name: str, turn: Turn) -> list[str]:
     text = turn.request
     if found := values.quoted(text)[:1] or values.names(text)[:1] or values.emails(text)[:1]:
         return found
+    if is_negated(text):
+        return []
     spent = set(meanings(tool.title)) | set(meanings(split_name(name)))
     rest = [w for w in plain_words(text) if not is_small(w)]
     spent |= {*CHANGING, "search"}
-    rest = [w for w in rest if meaning(w) not in spent and w.casefold() not in _QUESTION_WORDS]
+    rest = [
+        w
+        for w in rest
+        if meaning(w) not in spent
+        and w.casefold().rstrip("'") not in _QUESTION_WORDS | _SEARCH_WORDS
+    ]
     return [" ".join(rest) or next(map(str, values.ids(text)), "")]
 
 
 def is_about_everything(text: str) -> bool:
     """Whether the person asks for all there is, so that an empty search is meant."""
-    return bool(_ALL.search(text))
+    return bool(_ALL.search(text) or is_negated(text))
 
 
-def _subject(turn: Turn) -> str:
-    subject = re.search(r"\bsubject:?\s+[\"“']([^\"”']+)", turn.request, re.IGNORECASE)
-    if subject:
-        return subject.group(1)
-    for material in (turn.request, *(str(a) for r in turn.results for a in r.arguments.values())):
-        if found := values.ids(material):
-            return f"Your order {found[0]}"
-    return "A message from us"
+def is_negated(text: str) -> bool:
+    """Whether it asks for what is not so, which no search finds."""
+    return bool(_NEGATED.search(text))
 
 
-def _body(turn: Turn) -> str:
-    """What the person dictates, else what just happened."""
-    last = next(iter(reversed(sentences(turn.request))), "")
-    if saying := _SAYING.search(last):
-        said = saying.group(1).strip().rstrip(".")
-        return f"{said[0].upper()}{said[1:]}."
-    for result in reversed(turn.results):
-        if isinstance(result.value, dict):
-            facts = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in result.value.items() if v)
-            return f"Hello, this is how it stands: {facts}."
-    return ""
-
-
-def without_dictation(text: str) -> str:
-    """The request without the words that it only wants passed on."""
-    for quote in values.quoted(text):
-        text = text.replace(quote, " ")
-    saying = _SAYING.search(text)
-    if saying and "email" in meanings(text[: saying.start()]):
-        return text[: saying.start()]
-    return text
-
-
-def _known(name: str, schema: dict[str, Any], turn: Turn) -> list[Any]:
+def _known(tool: Tool, name: str, turn: Turn) -> list[Any]:
     """Values for this property in the newest result or text that holds any."""
-    numeric = schema_type(schema) in {"integer", "number"}
-    kind = "address" if schema.get("format") == "email" else kind_of(name, schema)
+    numeric = schema_type(tool.properties[name]) in {"integer", "number"}
+    kind = input_kind(tool, name)
     if kind not in {"identity", "address"}:
         return []
     for material in (*reversed(turn.results), *turn.earlier):
@@ -243,6 +265,8 @@ def _known(name: str, schema: dict[str, Any], turn: Turn) -> list[Any]:
         else:
             found = list(values.ids(text))
         found = list(dict.fromkeys(found))
+        if found and kind == "identity":
+            found = selection.narrowed(found, _rows(turn), turn.request)
         if found:
             return [int(v) for v in found] if numeric else [str(v) for v in found]
     return []

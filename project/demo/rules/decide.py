@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from project.demo.rules import answers, values
+from project.demo.rules import answers, smalltalk
 from project.demo.rules.arguments import fill
-from project.demo.rules.choice import changes, helper_for, wanted_tools
+from project.demo.rules.choice import (
+    helper_for,
+    known_words,
+    refused,
+    stands_alone,
+    unsupported,
+    wanted_tools,
+)
+from project.demo.rules.dictation import ASKS_FOR_TEXT
+from project.demo.rules.kinds import changes
 from project.demo.rules.shapes import shaped
-from project.demo.rules.turn import BadRequest, Result, Tool, Turn, read_turn
+from project.demo.rules.turn import (
+    BadRequest,
+    Result,
+    Tool,
+    Turn,
+    read_turn,
+    without_question,
+)
 from project.demo.rules.voice import forbids, is_brief, knowledge, spoken
-from project.demo.rules.words import plain_words
 
 #: Calls that one request may lead to, whatever the results say.
 MOST_CALLS: Final = 8
-_GREETING: Final = re.compile(r"^\W*(?:hi|hello|hey|good (?:morning|day|evening))\b", re.IGNORECASE)
-_WHO: Final = re.compile(
-    r"\b(?:who|what) are you\b|\bare you (?:a |an )?(?:bot|ai|human|real|demo|model|person)"
-    r"|\bwhat can you do\b|\bwhat do you do\b|^\W*help\W*$|\byour (?:instructions|rules)\b",
-    re.IGNORECASE,
-)
-_THANKS: Final = re.compile(r"^\W*(?:thanks|thank you|great|perfect|cheers)\b", re.IGNORECASE)
-_COUNT: Final = re.compile(r"\bcount (?:from \d+ )?(?:up )?to (\d{1,3})\b", re.IGNORECASE)
-_ECHO: Final = re.compile(r"^\W*(?:please )?(?:say|repeat|echo)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Decision:
 
 def decide(body: dict[str, Any]) -> Decision:
     """Answer a request. The same body always gives the same answer. Raises BadRequest."""
-    turn = read_turn(body)
+    turn = _settled(read_turn(body))
     forced = _forced(body, turn)
     if forced is not None:
         return _forced_call(forced, turn)
@@ -61,13 +66,27 @@ def decide(body: dict[str, Any]) -> Decision:
     return _talk(turn)
 
 
-def _say(text: str, turn: Turn) -> Decision:
-    return Decision(spoken(text, turn.instructions))
+def _settled(turn: Turn) -> Turn:
+    """Whether the last message replies to our question or turns to something else."""
+    if not turn.question:
+        return turn
+    if ASKS_FOR_TEXT in turn.question:
+        leaves = smalltalk.kind(turn.message) == "never mind"
+    else:
+        leaves = smalltalk.interrupts(turn) or stands_alone(turn)
+    return without_question(turn) if leaves else turn
+
+
+def _say(text: str, turn: Turn, *, is_offer: bool = False) -> Decision:
+    return Decision(spoken(text.rstrip(), turn.instructions, is_question=is_offer))
 
 
 def _act(turn: Turn) -> Decision | None:
     """Make the next call that the request needs, or say why not; None when nothing is to do."""
     wanted = wanted_tools(turn)
+    is_refused = bool(refused(turn.message)) or bool(unsupported(turn))
+    if is_refused and not any(map(changes, wanted)):
+        return None
     if _has_stopped(turn.results):
         return None
     done = {result.tool for result in turn.results}
@@ -78,7 +97,7 @@ def _act(turn: Turn) -> Decision | None:
                 if sentence := forbids(turn.instructions, tool, arguments):
                     return _say(answers.forbidden(tool, sentence), turn)
             return Decision(calls=[Call(tool.name, arguments) for arguments in filled.calls])
-        if helper := helper_for(turn, filled.missing):
+        if helper := helper_for(turn, tool, filled.missing):
             return Decision(calls=[Call(helper[0].name, dict(a)) for a in helper[1]])
         question = _reported(turn, wanted) + answers.ask(tool, filled)
         return Decision(spoken(question, turn.instructions, is_question=True))
@@ -108,20 +127,24 @@ def _is_over(turn: Turn, names: set[str]) -> bool:
 
 def _talk(turn: Turn) -> Decision:
     """No tool is meant: small talk, what the instructions know, or an honest shrug."""
-    message = turn.message
-    if count := _COUNT.search(message):
-        return _say(", ".join(str(n) for n in range(1, int(count.group(1)) + 1)) + ".", turn)
-    if _ECHO.search(message) and (quotes := values.quoted(message)):
-        return _say(quotes[0], turn)
-    if _WHO.search(message):
-        return _say(answers.introduce(turn), turn)
-    if _GREETING.search(message) and len(plain_words(message)) <= 6:
-        return _say(f"Hello! {answers.introduce(turn)}", turn)
-    if _THANKS.search(message):
-        return _say("You are welcome.", turn)
-    if sentence := knowledge(turn.instructions, message):
-        return _say(f"My instructions say: “{sentence}”", turn)
-    return _say(answers.at_a_loss(turn), turn)
+    if said := smalltalk.dictated(turn.message):
+        return _say(said, turn)
+    match smalltalk.kind(turn.message):
+        case "":
+            pass
+        case "thanks":
+            return _say("You are welcome.", turn)
+        case kind:
+            return _say(answers.small_talk(kind, turn), turn, is_offer=True)
+    if refused(turn.message):
+        return _say(answers.small_talk("never mind", turn), turn)
+    change = unsupported(turn)
+    fact = knowledge(turn.instructions, turn.message, known_words(turn.tools) - {change})
+    if change:
+        return _say(answers.unsupported(change, fact, turn), turn, is_offer=True)
+    if fact:
+        return _say(f"My instructions say: “{fact}”", turn)
+    return _say(answers.at_a_loss(turn), turn, is_offer=True)
 
 
 def _forced(body: dict[str, Any], turn: Turn) -> Tool | None:

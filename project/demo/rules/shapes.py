@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from project.demo.rules import values
-from project.demo.rules.arguments import kind_of, schema_type
+from project.demo.rules.kinds import kind_of, schema_type
 from project.demo.rules.turn import Turn
 from project.demo.rules.words import is_small, meanings, plain_words, split_name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from project.demo.rules.words import split_name
@@ -48,11 +48,11 @@ class Result:
 
     @property
     def value(self) -> Any:
-        """The JSON that the text is, or None."""
-        try:
-            value = json.loads(self.text)
-        except ValueError:
-            return None
+        """The JSON that the text is, or None. A list comes as one text per item, joined."""
+        found = _documents(self.text)
+        if len(found) > 1:
+            return found
+        value = found[0] if found else None
         if isinstance(value, dict) and set(value) == {"result"}:
             return value["result"]
         return value if isinstance(value, (dict, list)) else None
@@ -72,6 +72,10 @@ class Turn:
     #: Older results and texts, newest first.
     earlier: list[Result | str] = field(default_factory=list)
     tools: list[Tool] = field(default_factory=list)
+    #: The messages that make up the request, oldest first.
+    parts: list[str] = field(default_factory=list)
+    #: Our question that the last message replies to, or nothing.
+    question: str = ""
 
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == name), None)
@@ -87,13 +91,14 @@ def read_turn(body: dict[str, Any]) -> Turn:
     last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
     calls = _calls(messages)
     texts = [_text(m) for m in messages]
-    request = texts[last] if last >= 0 else ""
+    message = texts[last] if last >= 0 else ""
+    parts, question = _with_interrupted(messages, texts, last)
     return Turn(
         instructions="\n".join(
             t for t, m in zip(texts, messages, strict=True) if m["role"] in {"system", "developer"}
         ),
-        request=_with_interrupted(messages, texts, last) or request,
-        message=request,
+        request="\n".join(parts),
+        message=message,
         results=[
             Result(*calls.get(m.get("tool_call_id"), ("", {})), text=texts[i])
             for i, m in enumerate(messages)
@@ -107,22 +112,49 @@ def read_turn(body: dict[str, Any]) -> Turn:
             if m["role"] in {"tool", "user"}
         ],
         tools=_tools(body.get("tools") or []),
+        parts=parts,
+        question=question,
     )
 
 
-def _with_interrupted(messages: list[dict[str, Any]], texts: list[str], last: int) -> str:
-    """Join the last message with the one that our question before it asked to complete."""
+def without_question(turn: Turn) -> Turn:
+    """The turn as if the last message stood alone, for one that does not reply to our question."""
+    return replace(turn, request=turn.message, parts=[turn.message], question="")
+
+
+def _documents(text: str) -> list[Any]:
+    """The JSON objects and lists that a text is made of; none when anything else is in it."""
+    found: list[Any] = []
+    decoder, rest = json.JSONDecoder(), text.strip()
+    while rest:
+        try:
+            value, end = decoder.raw_decode(rest)
+        except ValueError:
+            return []
+        if not isinstance(value, (dict, list)):
+            return []
+        found.append(value)
+        rest = rest[end:].lstrip()
+    return found
+
+
+def _with_interrupted(
+    messages: list[dict[str, Any]], texts: list[str], last: int
+) -> tuple[list[str], str]:
+    """The last message after those that our questions before it asked to complete."""
     parts: list[str] = []
+    question = ""
     index = last
     while index >= 0:
         parts.insert(0, texts[index])
         before = index - 1
         if before < 0 or messages[before]["role"] != "assistant":
             break
-        if not any(question in texts[before] for question in QUESTIONS):
+        if not any(words in texts[before] for words in QUESTIONS):
             break
+        question = question or texts[before]
         index = max((i for i in range(before) if messages[i]["role"] == "user"), default=-1)
-    return "\n".join(parts)
+    return parts, question
 
 
 def _calls(messages: list[dict[str, Any]]) -> dict[Any, tuple[str, dict[str, Any]]]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from typing import Final, TypeVar
 
+from project.demo.rules import money
 from project.demo.rules.words import word_set
 
 T = TypeVar("T")
 
-_NUMBER: Final = r"\d+(?:[.,]\d{1,2})?"
-_CURRENCY: Final = r"(?:[$€£]|EUR\b|USD\b|GBP\b|euros?\b|dollars?\b|pounds?\b)"
-_MONEY: Final = re.compile(
-    rf"{_CURRENCY}\s?({_NUMBER})|\b({_NUMBER})\s?{_CURRENCY}|(?<![\d.,-])(\d+[.,]\d{{2}})(?![\d.,-])",
-    re.IGNORECASE,
-)
 _NAMED_ID: Final = re.compile(
-    r"(?:#|\b(?:order|purchase|number|no\.?|id|ticket|invoice|case|reference|ref)s?\b[\s:#]*)"
-    r"(\d+(?:(?:\s*,\s*|\s*,?\s+(?:and|or|&)\s+)#?\d+)*)",
+    r"(?:#|\b(?:order|purchase|number|no\.?|id|ticket|invoice|case|reference|ref|bestellung(?:en)?|nr\.?|nummer)"
+    r"s?\b[\s:#]*)"
+    r"(\d+(?:(?:\s*,\s*|\s*,?\s+(?:and|or|und|oder|&)\s+)#?\d+)*)",
     re.IGNORECASE,
 )
+_WHOLE: Final = re.compile(r"(?<![\w.,#-])#?(\d+)(?!\w|\s?%|[.,]\d|\s?percent\b)")
+#: "3 orders", "2 days": how many, not which.
+_COUNT: Final = re.compile(
+    r"\b(\d+)\s+(?!(?:is|was|has|does|status|please|as|this|its|plus)\b)[^\W\d_]+s\b", re.IGNORECASE
+)
+_LONG: Final = 3
+_ONLY: Final = re.compile(r"\b(?:only|just|nur)\s+\d", re.IGNORECASE)
 _EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _DATE: Final = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _QUOTED: Final = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)")
@@ -27,7 +30,10 @@ _NAME: Final = re.compile(r"\b[^\W\d_a-z][^\W\d_]+(?:[ '-][^\W\d_a-z][^\W\d_]+)*
 _NO_NAME: Final = word_set(
     "please find search show list give what where which who when why how refund send email order"
     " orders the can could i we my is has have did does do all and tell hello hi hey thanks thank"
-    " eur usd gbp status look ok yes no"
+    " eur usd gbp status look ok yes no your my her his our their this that it they are was were"
+    " will would should if but so also write message mail cancel delete change track let get"
+    " bitte wo wann wer was ist und ich wie zeige finde suche bestellung bestellungen euro danke"
+    " hallo guten tag morgen abend erstatte kunde kunden alle buch"
 )
 
 
@@ -46,27 +52,41 @@ def quoted(text: str) -> list[str]:
 def ids(text: str) -> list[int]:
     """Numbers of things: those named as such, else every whole number of three digits or more."""
     text = _without(text, _EMAIL, _DATE, _QUOTED)
-    named = [int(n) for match in _NAMED_ID.finditer(_spent(text)) for n in _digits(match.group(1))]
+    text = money.without_money(text)
+    named = [int(n) for match in _NAMED_ID.finditer(text) for n in _digits(match.group(1))]
     if named:
         return _unique(named)
-    return _unique([int(n) for n in re.findall(r"(?<![\w.,])\d{3,}(?![\w]|[.,]\d)", _spent(text))])
+    return _unique([int(n) for n in re.findall(r"(?<![\w.,])\d{3,}(?![\w%]|[.,]\d)", text)])
+
+
+def sole_number(text: str) -> list[int]:
+    """The one whole number of a text that is no money, share, date or count of things, if any."""
+    text = money.without_money(_without(text, _EMAIL, _DATE, _QUOTED))
+    found = _unique([int(n) for n in _WHOLE.findall(text)])
+    counts = [int(n) for n in _COUNT.findall(text)]
+    return found if len(found) == 1 and not counts and not _ONLY.search(text) else []
 
 
 def amounts(text: str) -> list[float]:
     """Money: numbers with a currency or two decimals, else whole numbers that name no thing."""
     text = _without(text, _EMAIL, _DATE, _QUOTED)
-    money = [
-        float(next(g for g in m.groups() if g).replace(",", ".")) for m in _MONEY.finditer(text)
+    if found := money.sums(text):
+        return _unique(found)
+    taken = {*ids(text), *sole_number(text)}
+    rest = [
+        match
+        for match in _WHOLE.finditer(text)
+        if int(match.group(1)) not in taken
+        # A long number is a thing rather than a price, unless the words around it say so.
+        and (len(match.group(1)) < _LONG or _is_priced(text, match))
     ]
-    if money:
-        return _unique(money)
-    taken = set(ids(text))
-    return _unique(
-        [
-            float(n)
-            for n in re.findall(r"(?<![\w.,#])\d+(?![\w%]|[.,]\d)", text)
-            if int(n) not in taken
-        ]
+    return _unique([float(match.group(1)) for match in rest])
+
+
+def _is_priced(text: str, match: re.Match[str]) -> bool:
+    before, after = text[: match.start()], text[match.end() :]
+    return bool(
+        re.search(r"\b(?:only|just|nur)\s+$", before) or re.match(r"\s+(?:of|from|von)\b", after)
     )
 
 
@@ -75,15 +95,10 @@ def names(text: str) -> list[str]:
     found = []
     for match in _NAME.finditer(_without(text, _EMAIL, _QUOTED)):
         parts = [w for w in match.group().split(" ") if w.casefold() not in _NO_NAME]
-        first = match.start() == 0 or text[: match.start()].rstrip()[-1:] in ".!?"
+        first = match.start() == 0 or text[: match.start()].rstrip(" ")[-1:] in ".!?\n"
         if parts and (len(parts) > 1 or not first):
             found.append(" ".join(parts))
     return _unique(found)
-
-
-def _spent(text: str) -> str:
-    """The text without its money, so that a price is never taken for an order."""
-    return _MONEY.sub(lambda m: " " * len(m.group()), text)
 
 
 def _digits(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from project.demo.rules.choice import changes
+from project.demo.rules.kinds import changes
 from project.demo.rules.turn import Tool
 from project.demo.rules.words import meanings, sentences
 
@@ -79,15 +79,21 @@ def forbids(instructions: str, tool: Tool, arguments: dict[str, object]) -> str:
     return ""
 
 
-def knowledge(instructions: str, question: str) -> str:
-    """The sentence of the instructions that shares most with the question, or nothing."""
+def knowledge(instructions: str, question: str, told_elsewhere: set[str]) -> str:
+    """The sentence of the instructions that shares most with the question, or nothing.
+
+    Who the agent is is no knowledge, and words in *told_elsewhere* alone do not make a sentence
+    fit: a rule about orders says nothing about one order.
+    """
     wanted = set(meanings(question))
+    told = [s for s in sentences(instructions) if not _PERSONA.match(s)]
     best = max(
-        ((len(wanted & set(meanings(s))), -i, s) for i, s in enumerate(sentences(instructions))),
+        ((len(wanted & set(meanings(s))), -i, s) for i, s in enumerate(told)),
         default=(0, 0, ""),
     )
     needed = 1 if len(wanted) <= 2 else 2
-    return best[2] if best[0] >= needed else ""
+    fits = best[0] >= needed and (wanted & set(meanings(best[2]))) - told_elsewhere
+    return best[2] if fits else ""
 
 
 def spoken(text: str, instructions: str, *, is_question: bool = False) -> str:

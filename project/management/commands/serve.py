@@ -20,11 +20,12 @@ from django.db import connections
 
 from agents import digests, keyring, writer
 from agents.errors import DomainError
+from agents.services import boots
 from project.config import Config
 from project.demo import addresses
 from project.demo.seed import installation_is_empty, seed_demo
 from project.household import Household
-from project.processes import WORKER_PID_FILE, members, runs_here, runtime_place
+from project.processes import WORKER_PID_FILE, installation_id, members, runs_here, runtime_place
 
 LOCK_FILE: Final = "serve.lock"
 #: A predecessor that was just killed may hold its ports a moment longer.
@@ -51,6 +52,7 @@ class Command(BaseCommand):
         )
         for database in ("content", "default"):
             call_command("migrate", database=database, interactive=False, verbosity=0)
+        boots.end_boots_left_behind(installation_id(config.data_dir))
         try:
             keyring.ensure_keyring()
             digests.warm()

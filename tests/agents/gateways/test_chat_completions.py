@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from agents.models import GatewayRequest
+from agents.services import resources
 from tests.fakes.model_provider import FakeProvider, call, calls, echo, text
 from tests.serving import Served
 from tests.world import PROVIDER_CREDENTIAL, World
@@ -64,28 +65,33 @@ def test_the_provider_gets_its_own_credential_and_name_of_the_model(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("known", ["max_tokens", "max_completion_tokens"])
 @pytest.mark.parametrize(
-    ("asked", "sent"),
+    ("asked", "limit"),
     [
-        ({}, {"max_tokens": 256}),
-        ({"max_tokens": 10}, {"max_tokens": 10}),
-        ({"max_tokens": None}, {"max_tokens": 256}),
-        ({"max_completion_tokens": 10}, {"max_completion_tokens": 10}),
-        ({"max_completion_tokens": 10_000}, {"max_completion_tokens": 256}),
-        ({"max_tokens": 5, "max_completion_tokens": 900},
-         {"max_tokens": 5, "max_completion_tokens": 256}),
+        ({}, 256),
+        ({"max_tokens": 10}, 10),
+        ({"max_tokens": None}, 256),
+        ({"max_completion_tokens": 10}, 10),
+        ({"max_completion_tokens": 10_000}, 256),
+        ({"max_tokens": 5, "max_completion_tokens": 900}, 5),
+        ({"max_tokens": 900, "max_completion_tokens": 5}, 5),
     ],
-)  # fmt: skip
-def test_the_output_limit_is_forced(
+)
+def test_the_output_limit_is_forced_under_the_name_that_the_provider_knows(
     gateway: Served,
     world: World,
     provider: FakeProvider,
     asked: dict[str, Any],
-    sent: dict[str, int],
+    limit: int,
+    known: str,
 ) -> None:
+    resources.change_provider(
+        actor=world.operator, provider=world.provider, output_limit_parameter=known
+    )
     assert post(gateway, world, {**ASK, **asked}).is_success
     body = provider.requests[0].json
-    assert {k: v for k, v in body.items() if k.endswith("tokens")} == sent
+    assert {k: v for k, v in body.items() if k.endswith("tokens")} == {known: limit}
 
 
 def test_tool_calls_and_reasoning_pass_in_both_ways(

@@ -42,6 +42,7 @@ def test_only_post_is_answered(bench: Bench) -> None:
     for method in ("GET", "DELETE", "PUT", "OPTIONS"):
         answer = httpx2.request(method, bench.gateway.endpoint, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+        assert answer.headers["allow"] == "POST"
 
 
 def test_without_a_live_key_there_is_no_answer(bench: Bench) -> None:

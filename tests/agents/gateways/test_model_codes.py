@@ -15,7 +15,9 @@ import openai
 import pytest
 
 from agents import clock, writer
+from agents.errors import Invalid, ParameterNotAllowed
 from agents.gateways import model_gateway, model_upstream
+from agents.gateways.model_request import read_chat
 from agents.models import Boot, GatewayRequest, ModelProvider
 from agents.services import grants, identity, keys, resources
 from tests.fakes.model_provider import (
@@ -73,6 +75,10 @@ FAILURES = [
     (raw(b'{"error": {"message": "SECRET provider text"}}'), 502, "provider_error"),
     (raw(b'{"choices": [], "error": {"message": "SECRET provider text"}}'), 502, "provider_error"),
     (raw(b"[]"), 502, "provider_error"),
+    (raw(b'{"choices": "SECRET provider text"}'), 502, "provider_error"),
+    (raw(b'{"choices": ["SECRET provider text"]}'), 502, "provider_error"),
+    (raw(b'{"object": "error", "message": "SECRET provider text"}'), 502, "provider_error"),
+    (raw(b'{"choices": [{"error": {"message": "SECRET provider text"}}]}'), 502, "provider_error"),
     (Reply(status=204, body=b""), 502, "provider_error"),
 ]
 
@@ -329,10 +335,6 @@ def test_another_organizations_key_reaches_nothing_of_ours(
         ({"tools": [{"type": "web_search_preview"}]}, "tools"),
         ({"tools": [{"type": "mcp", "server_url": "https://evil.example"}]}, "tools"),
         ({"tools": [{"type": ["function"]}]}, "tools"),
-        ({"web_search_options": {}}, "web_search_options"),
-        ({"store": True}, "store"),
-        ({"plugins": [{"id": "web"}]}, "plugins"),
-        ({"models": ["another"]}, "models"),
     ],
 )
 def test_a_body_that_cannot_be_served_is_refused_by_name(
@@ -350,12 +352,96 @@ def test_a_body_that_cannot_be_served_is_refused_by_name(
     assert [(row.state, row.code) for row in rows()] == [("refused", "invalid")]
 
 
-def test_parameters_that_say_no_to_a_refused_thing_pass(
+#: Found in servers of the wire: they lift the limit, fetch, keep, run or cost something.
+BEYOND = {
+    "background": True, "best_of": 20, "cache_prompt": True, "chat_template_kwargs": {},
+    "extra_body": {"n_predict": -1}, "ignore_eos": True, "max_new_tokens": 9, "metadata": {"a": "b"},
+    "min_tokens": 5, "models": ["another"], "n_predict": -1, "num_predict": 9, "options": {},
+    "plugins": [{"id": "web"}], "prediction": {}, "service_tier": "priority", "store": True,
+    "thinking": False, "top_k": 0, "web_search_options": {}, "modalities": ["audio"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_parameter_that_is_not_known_to_be_harmless_is_refused_by_name(
+    gateway: Served, world: World, provider: FakeProvider, rows: Rows, name: str
+) -> None:
+    answer = post(gateway, world.key_text, {**ASK, name: BEYOND[name]})
+    assert refusal(answer) == (422, "parameter_not_allowed")
+    assert answer.json()["error"]["param"] == name
+    assert provider.requests == []
+    assert [(row.state, row.code) for row in rows()] == [("refused", "parameter_not_allowed")]
+
+
+@pytest.mark.parametrize("name", ["x" * 41, "a b", "SECRET\n", "naïve", "", "<b>", "1a"])
+def test_a_name_that_is_not_plain_is_not_repeated(name: str) -> None:
+    with pytest.raises(ParameterNotAllowed) as caught:
+        read_chat({**ASK, name: 1}, 10)
+    assert caught.value.extra == {}
+    assert not name or name not in caught.value.detail
+
+
+def test_every_other_parameter_of_the_wire_passes_and_null_is_not_sent(
     gateway: Served, world: World, provider: FakeProvider
 ) -> None:
-    body = {**ASK, "store": False, "web_search_options": None, "n": 1, "unknown_extra": {"a": 1}}
+    kept = {
+        "temperature": 0.5, "top_p": 0.9, "frequency_penalty": 0.1, "presence_penalty": 0.1,
+        "seed": 7, "stop": ["."], "logit_bias": {"50": 1}, "logprobs": True, "top_logprobs": 2,
+        "tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "auto",
+        "parallel_tool_calls": False, "response_format": {"type": "json_object"}, "n": 1,
+        "reasoning_effort": "low", "verbosity": "low", "store": False, "stream": False,
+    }  # fmt: skip
+    body = {**ASK, **kept, "user": "u-17", "web_search_options": None, "n_predict": None}
     assert post(gateway, world.key_text, body).is_success
-    assert provider.requests[0].json["unknown_extra"] == {"a": 1}
+    sent = provider.requests[0].json
+    assert sent == {**kept, "model": "gpt-test", "messages": ASK["messages"], "max_tokens": 256}
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+AWAY = "http://169.254.169.254/latest/meta-data"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": AWAY}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "image_url", "image_url": {"url": " data:,"}},
+        {"type": "image_url", "image_url": AWAY},
+        {"type": "image_url", "image_url": {"url": PIXEL, "uri": AWAY}},
+        {"type": "image_url", "image_url": {"url": PIXEL}, "video_url": {"url": AWAY}},
+        {"type": "text", "text": "Hi", "image_url": {"url": AWAY}},
+        {"type": "video_url", "video_url": {"url": AWAY}},
+        {"type": "audio_url", "audio_url": {"url": AWAY}},
+        {"type": "input_audio", "input_audio": {"data": AWAY, "format": "wav"}},
+        {"type": "file", "file": {"file_id": "file-7"}},
+        {"type": "file", "file": {"file_data": AWAY}},
+        {"type": ["text"], "text": "Hi"},
+        {"image_url": {"url": AWAY}},
+        AWAY,
+    ],
+)
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_a_provider_is_never_sent_to_fetch_something(part: Any, role: str) -> None:
+    message = {"role": role, "content": [{"type": "text", "text": "Look:"}, part]}
+    for messages in ([message], [{"role": "user", "content": "Hi"}, message]):
+        with pytest.raises(Invalid) as caught:
+            read_chat({**ASK, "messages": messages}, 10)
+        assert caught.value.extra == {"field": "messages"}
+
+
+def test_what_travels_inside_the_request_passes(
+    gateway: Served, world: World, provider: FakeProvider
+) -> None:
+    content = [
+        {"type": "text", "text": f"What is at {AWAY}?"},
+        {"type": "image_url", "image_url": {"url": PIXEL, "detail": "low"}},
+        {"type": "file", "file": {"file_data": "data:text/plain,Hi", "filename": "hi.txt"}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+    ]
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": None}]
+    assert post(gateway, world.key_text, {**ASK, "messages": messages}).is_success
+    assert provider.requests[0].json["messages"] == messages
 
 
 @pytest.mark.parametrize(
@@ -442,6 +528,8 @@ def test_other_routes_are_problems_too(
 ) -> None:
     answer = httpx.request(method, f"{gateway.url}{path}", headers=world.authorization())
     assert refusal(answer) == (status, code)
+    if status == 405:
+        assert answer.headers["allow"] == {"GET": "POST", "POST": "GET"}[method]
 
 
 # --- ourselves ------------------------------------------------------------------------------

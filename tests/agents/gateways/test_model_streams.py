@@ -71,13 +71,10 @@ REPLIES = [
     raw(
         b'data: {"choices":[{"delta":{"content":"\xf0\x9f"}}]}\r\n\r\ndata: [DONE]\r\n\r\n', EVENTS
     ),
-    raw(
-        b': keep-alive\n\ndata: {"choices":[{"delta":{}}],\ndata: "x":1}\n\ndata: [DONE]\n\n',
-        EVENTS,
-    ),
-    raw(b'event: x\nid: 7\ndata: {"choices":[{"usage":1}], "usage":null}\n\ndata: [DONE]', EVENTS),
+    raw(b'data: {"choices":[{"delta":{}}],\ndata: "x":1}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data: {"choices":[{"usage":1}], "usage":null}\n\ndata: [DONE]', EVENTS),
+    raw(b'data: {"choices":[{"logprob":NaN,"text":"\\ud83d"}]}\n\ndata: [DONE]\n\n', EVENTS),
     raw(b'data: {"choices":[{"delta":{"content":"\\"error\\""}}]}\n\ndata:[DONE]\n\n', EVENTS),
-    raw(b'data: not json "usage"\n\ndata: [DONE]\n\n', EVENTS),
 ]
 
 
@@ -90,6 +87,16 @@ def test_the_bytes_are_the_providers(
     direct = httpx.post(f"{provider.base_url}/chat/completions", json=body).content
     assert everything(gateway, world, WITH_USAGE) == direct
     assert b"[DONE]" in direct
+
+
+def test_comments_and_numbers_of_a_stream_are_not_the_providers(
+    gateway: Served, world: World, provider: FakeProvider
+) -> None:
+    chunk = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n'
+    noise = b": SECRET\n\n" + b"id: SECRET\n" + chunk + b"retry: 9\n: SECRET\n\n\n\n"
+    provider.script(raw(noise + chunk + b"\ndata: [DONE]\n\n", EVENTS))
+    passed = sse.KEEP_ALIVE + 2 * (chunk + b"\n") + b"data: [DONE]\n\n"
+    assert everything(gateway, world) == passed
 
 
 def test_usage_that_nobody_asked_for_is_counted_and_left_out(
@@ -177,6 +184,17 @@ def failed_stream(gateway: Served, world: World) -> tuple[list[Any], dict[str, A
 FAILING = [
     cut(),
     raw(b'data: {"error": {"message": "SECRET provider text", "code": 500}}\n\n', EVENTS),
+    raw(b'data: {"object":"error","message":"SECRET","code":500}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data: {"choices":[{"error":{"message":"SECRET"}}]}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data: {"choices":"SECRET"}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data: {"choices":["SECRET"]}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data: {"detail":"SECRET"}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b"event: error\ndata: SECRET\n\ndata: [DONE]\n\n", EVENTS),
+    raw(b'event: error\ndata: {"choices":[]}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b"data: SECRET\n\ndata: [DONE]\n\n", EVENTS),
+    raw(b'data: "SECRET"\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'data:\n\n{"detail":"SECRET"}\n\ndata: [DONE]\n\n', EVENTS),
+    raw(b'{"detail":"SECRET"}', EVENTS),
     raw(b'data: {"choices": [{"delta": {}}]}\n\n', EVENTS),
     raw(b"data: " + b"x" * 2_000, EVENTS),
     raw(b"", EVENTS),

@@ -199,12 +199,10 @@ EVENT = st.one_of(
     st.text(max_size=40).map(lambda t: b"data: " + orjson.dumps({"choices": [{"text": t}]})),
     st.sampled_from(
         [
-            b": comment",
             b'data: {"choices":[{"delta":{"content":"\\"error\\" \\"usage\\""}}]}',
             b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}',
             b'data: {"choices":[{"delta":{}}],"usage":null}',
-            b'data: {"a":\ndata: 1}',
-            b"event: ping",
+            b'data: {"choices":\ndata: []}',
         ]
     ),
 )
