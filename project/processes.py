@@ -51,9 +51,11 @@ def installation_id(data_dir: Path) -> str:
     directory knows which of them a crash left behind.
     """
     file = data_dir / INSTALLATION_FILE
-    if not file.exists():
-        file.write_text(secrets.token_hex(16), encoding="ascii")
-    return file.read_text(encoding="ascii").strip()
+    known = file.read_text(encoding="ascii").strip() if file.exists() else ""
+    if not known:
+        known = secrets.token_hex(16)
+        file.write_text(known, encoding="ascii")
+    return known
 
 
 def runtime_place(config: Config) -> tuple[str, int]:

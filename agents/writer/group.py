@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from agents.errors import Overloaded, StoreUnavailable
@@ -26,6 +27,12 @@ MAX_ATTEMPTS = 5
 
 #: SQLSTATE of serialization failures and deadlocks: the call lost a race and may win the next.
 _LOST_RACES = frozenset({"40001", "40P01"})
+#: SQLSTATE of a lock that was not given in time.
+_LOCK_TIMEOUT = "55P03"
+#: After one, for this many seconds no call waits as long for a lock: the calls behind it have
+#: nothing to do with whoever holds that lock, and the locks of those before it are held too.
+IMPATIENT_SECONDS = 10.0
+_IMPATIENT = "SET LOCAL lock_timeout = '200ms'"
 
 
 class Writer:
@@ -46,6 +53,7 @@ class Writer:
         self._drained = True
         self._thread: threading.Thread | None = None
         self._syncs_fully = False
+        self._impatient_until = 0.0
 
     # --- callers ----------------------------------------------------------------------------
 
@@ -187,6 +195,8 @@ class Writer:
             self._set_sync(connection, fully=any(call.full for call in group))
             with transaction.atomic(using=self.alias, durable=True):
                 begun = True
+                if time.monotonic() < self._impatient_until:
+                    _execute(connection, _IMPATIENT)
                 alone = len(group) == 1
                 again = [call for call in group if not self._run_one(connection, call, alone=alone)]
                 committing = True
@@ -224,9 +234,13 @@ class Writer:
                 # The ORM may have marked the transaction as broken; the savepoint mends it.
                 connection.needs_rollback = False
                 _execute(connection, "ROLLBACK TO SAVEPOINT one_call")
+            if _sqlstate(error) == _LOCK_TIMEOUT:
+                self._impatient_until = time.monotonic() + IMPATIENT_SECONDS
+                if not alone:
+                    _execute(connection, _IMPATIENT)
             if _lost_race(error) and call.attempts < MAX_ATTEMPTS:
                 return False
-            call.error = error
+            call.error = _told(error)
         if not alone and connection.vendor == "sqlite":
             # Every write looks at all savepoints there. PostgreSQL's hide behind later ones of
             # the same name, and a round trip is saved.
@@ -272,5 +286,17 @@ def _is_lost(connection: BaseDatabaseWrapper) -> bool:
     return raw is None or bool(getattr(raw, "closed", False))
 
 
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)
+
+
 def _lost_race(error: BaseException) -> bool:
-    return getattr(error.__cause__, "sqlstate", None) in _LOST_RACES
+    return _sqlstate(error) in _LOST_RACES
+
+
+def _told(error: Exception) -> Exception:
+    """What a caller learns: a database that did not answer is no error of the call's own."""
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return error
+    logger.warning("a call was not run: %s %s", type(error).__name__, _sqlstate(error) or "")
+    return StoreUnavailable()

@@ -170,7 +170,7 @@ async def _stream(request: web.Request, answer: Answer, pace: float) -> web.Stre
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
     # A client that stops a stream goes away in the middle of it: nobody is left to tell.
-    with suppress(ConnectionError):
+    with suppress(KeyError):
         await response.prepare(request)
         for chunk in answer.chunks():
             await response.write(f"data: {json.dumps(chunk)}\n\n".encode())

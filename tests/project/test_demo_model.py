@@ -392,7 +392,8 @@ async def test_a_client_that_stops_a_stream_leaves_no_trace(
         writer.write(head.encode() + body)
         await reader.readuntil(b"chunk")
         writer.transport.abort()
-        async with TestClient(server) as http:
+        http: TestClient[Any, Any] = TestClient(server)
+        async with http:
             for _ in range(40):  # Longer than the handler needs to find out.
                 assert (await http.get("/health")).status == 200
                 await asyncio.sleep(0.005)

@@ -83,8 +83,8 @@ def _told(result: Result, tool: Tool | None, question: str, *, brief: bool) -> s
     if isinstance(value, dict) and tool and not lead and not tool.required:
         value = [value]
     if isinstance(value, list):
-        searched = next((v for v in result.arguments.values() if isinstance(v, str) and v), "")
-        instead = "" if searched or not is_negated(question) else _ALL_INSTEAD
+        searched = " ".join(v for v in result.arguments.values() if isinstance(v, str))
+        instead = _ALL_INSTEAD if is_negated(question) and not searched else ""
         said = listing(value, question=question, searched=searched, lead=instead, brief=brief)
     elif isinstance(value, dict):
         is_mail = tool is not None and "email" in changes(tool)

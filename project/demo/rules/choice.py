@@ -111,7 +111,7 @@ def _meant_by_values(turn: Turn) -> list[Tool]:
     if named and (known_words(turn.tools) | {"create"}) & said:
         return searches[:1]
     word = text.strip(" .!?")
-    if word in (" ".join(named), *values.emails(text)):
+    if word in (" ".join(named), *values.emails(text)) and not smalltalk.kind(text):
         return searches[:1]
     if len(plain_words(text)) == 1 and said and said <= known_words(reads):
         if word.endswith("ed") or (word.endswith("s") and "order" in said):
