@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from agents.choices import RequestKind, RequestState
-from agents.errors import DomainError, MethodNotAllowed, NotFound, ProviderError
+from agents.errors import DomainError, MethodNotAllowed, NotFound, ProviderError, ShuttingDown
 from agents.gateways import prices
 from agents.gateways.auth import bearer
 from agents.gateways.body import ClientGone, parse_json, read_body
@@ -28,6 +28,8 @@ from agents.gateways.sse import ErrorEvent, EventRelay, EventTooLong
 PREFIX = "/gateway/v1"
 #: Seconds that a client may leave one piece of the answer unread.
 SEND_SECONDS = 30.0
+#: Seconds for the last event of a stream that the end of the process cuts off.
+LAST_WORD_SECONDS = 0.5
 #: Seconds to wait for the provider's end of the connection after its last event.
 EOF_SECONDS = 0.5
 
@@ -122,6 +124,8 @@ class _Exchange:
             await self._fail(error)
         except asyncio.CancelledError:
             self._close(RequestState.CANCELLED, "shutdown")
+            if self._streaming:
+                await self._end_stream(ShuttingDown(), seconds=LAST_WORD_SECONDS)
             raise
         except BaseException:
             self._close(RequestState.FAILED, "internal")
@@ -138,12 +142,16 @@ class _Exchange:
         self._close(RequestState.FAILED, error.code)
         if not self._streaming:
             raise error
+        await self._end_stream(error)
+
+    async def _end_stream(self, error: DomainError, seconds: float | None = None) -> None:
+        """Say as the last event why the answer is not complete."""
         document = openai_shape(
             {"status": error.status, "detail": error.detail, "code": error.code}
         )
         event = b"data: " + orjson.dumps({"error": document["error"]}) + b"\n\n"
         try:
-            await self._push(event, more=False)
+            await self._push(event, more=False, seconds=seconds)
         except ClientGone:
             return
 
@@ -195,9 +203,11 @@ class _Exchange:
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
-    async def _push(self, data: bytes, *, more: bool = True) -> None:
+    async def _push(
+        self, data: bytes, *, more: bool = True, seconds: float | None = None
+    ) -> None:
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(SEND_SECONDS if seconds is None else seconds):
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:  # The client does not read: for us it is gone.
             raise ClientGone from None

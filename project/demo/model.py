@@ -65,6 +65,8 @@ def build_application(pace_ms: float = PACE_MS) -> web.Application:
 async def _read(request: web.Request) -> dict[str, Any] | web.Response:
     try:
         body = json.loads(await request.read())
+    except ConnectionError:
+        return _error(400, "invalid_request_error", "the body ended early")
     except ValueError:
         return _error(400, "invalid_request_error", "the body is not JSON")
     if not isinstance(body, dict):
@@ -170,7 +172,7 @@ async def _stream(request: web.Request, answer: Answer, pace: float) -> web.Stre
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
     # A client that stops a stream goes away in the middle of it: nobody is left to tell.
-    with suppress(KeyError):
+    with suppress(ConnectionError):
         await response.prepare(request)
         for chunk in answer.chunks():
             await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
