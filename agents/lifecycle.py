@@ -77,14 +77,14 @@ def booted(role: str = "web") -> Iterator[UUID]:
         _boot_id, _last_beat = None, -math.inf
 
 
-def _write_beat(boot_id: UUID) -> bool:
+def _write_beat(boot_id: UUID, alias: str = "default") -> bool:
     """A beat behind a group of calls that waits for somebody's lock would come too late.
 
     SQLite has one lock for everything: there the writer is the only one that never starves.
     """
-    connection = connections["default"]
+    connection = connections[alias]
     if connection.vendor == "sqlite":
-        return get_writer().run_sync(lambda cursor: beat(cursor, boot_id))
+        return get_writer(alias).run_sync(lambda cursor: beat(cursor, boot_id))
     try:
         with connection.cursor() as cursor:
             return beat(cursor, boot_id)

@@ -203,9 +203,7 @@ class _Exchange:
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
-    async def _push(
-        self, data: bytes, *, more: bool = True, seconds: float | None = None
-    ) -> None:
+    async def _push(self, data: bytes, *, more: bool = True, seconds: float | None = None) -> None:
         try:
             async with asyncio.timeout(SEND_SECONDS if seconds is None else seconds):
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})

@@ -69,6 +69,8 @@ def end_boots_left_behind(parent_id: str) -> int:
     For a ``serve`` that holds the installation's lock and has started nothing yet: what a killed
     one owned is then known to be lost at once, without waiting for a heartbeat to grow old.
     """
+    if not parent_id:
+        return 0
     left = Boot.objects.filter(
         parent_id=parent_id, host=_host(), ended_at__isnull=True
     ).values_list("id", "pid")

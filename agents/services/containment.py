@@ -97,6 +97,20 @@ def contain(
     return Containment(time.monotonic() - started, keys, len(runs), approvals)
 
 
+def void_superseded(*, agent_id: UUID, environment_id: UUID, digest: str) -> int:
+    """Void what other published versions of an agent wait to do in an environment. A step.
+
+    Drafts under test are not published, so nothing supersedes them.
+    """
+    others = Approval.objects.filter(
+        agent_id=agent_id,
+        environment_id=environment_id,
+        state__in=LIVE_APPROVALS,
+        run__version_id__isnull=False,
+    ).exclude(definition_digest=digest)
+    return others.update(state=ApprovalState.VOID, void_reason="superseded")
+
+
 def void_approvals(reason: str, **where: Any) -> int:
     """Void the live approvals that match; a claimed one is left to its call."""
     return Approval.objects.filter(**where, state__in=LIVE_APPROVALS).update(

@@ -97,7 +97,9 @@ def change_provider(
 
 def _clean_limit_parameter(name: str) -> str:
     if name not in OutputLimitParameter.values:
-        raise Invalid("This is max_tokens or max_completion_tokens.", field="output_limit_parameter")
+        raise Invalid(
+            "This is max_tokens or max_completion_tokens.", field="output_limit_parameter"
+        )
     return name
 
 

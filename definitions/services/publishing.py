@@ -15,7 +15,7 @@ from agents.errors import ModelDisabled, ModelNotGranted, NotFound, Suspended
 from agents.models import Agent, AgentEnvironment, Environment, Grant, VirtualModel
 from agents.policy import Actor, require_contain, require_manage
 from agents.services.audit import append_audit
-from agents.services.containment import Containment, contain
+from agents.services.containment import Containment, contain, void_superseded
 from agents.services.idempotency import recall, remember
 from agents.services.identity import clean_rationale
 from agents.transactions import durable
@@ -193,7 +193,8 @@ def _point(
     """Let the environment run *version* from the next turn on; False when it does already.
 
     Keys of runs under way keep their generation: they finish under the version they are pinned
-    to. Raises Suspended, ModelNotGranted or ModelDisabled.
+    to. What another version waits to do is void: a person's word counts for the text it was
+    given to. Raises Suspended, ModelNotGranted or ModelDisabled.
     """
     agent = version.agent
     agent.refresh_from_db(fields=["status"])
@@ -220,6 +221,9 @@ def _point(
             "rationale": rationale,
         },
     )
+    superseded = void_superseded(
+        agent_id=agent.id, environment_id=environment.id, digest=version.digest
+    )
     append_audit(
         actor=actor,
         organization_id=agent.organization_id,
@@ -232,6 +236,7 @@ def _point(
         before_digest=before,
         after_digest=version.digest,
         number=version.number,
+        approvals_voided=superseded,
     )
     return True
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from agents import lifecycle, vault
-from agents.choices import RequestKind, RequestState
+from agents.choices import RequestKind, RequestState, RunState
 from agents.clock import database_now
 from agents.errors import KeyringProblem, StoreUnavailable
-from agents.models import Boot, GatewayRequest
-from agents.services.boots import dead_boot_ids, end_boot, start_boot
+from agents.models import Boot, GatewayRequest, Run
+from agents.services.boots import dead_boots, end_boot, end_boots_left_behind, start_boot
+from agents.services.sweeps import sweep_control
 from agents.writer import get_writer
 from tests.world import boot as boot  # noqa: PLC0414 - a fixture
 from tests.world import make_world
@@ -46,6 +53,18 @@ def open_request(boot: Boot) -> GatewayRequest:
         state=RequestState.OPEN,
         opened_at=database_now(),
     )
+
+
+def running_run(boot: Boot) -> Run:
+    world = make_world()
+    run = Run(
+        organization=world.organization, agent=world.agent, environment=world.production,
+        client_run_id="r1", request_digest="0" * 64, boot=boot, definition_digest="1" * 64,
+        generation=1, state=RunState.RUNNING, deadline_at=boot.created_at, version_number=3,
+    )  # fmt: skip
+    run.thread_id = run.session_id = run.root_run_id = run.id
+    run.save()
+    return run
 
 
 def test_a_process_outside_a_boot_has_no_id() -> None:
@@ -141,9 +160,79 @@ def test_a_process_that_was_held_up_itself_declares_nobody_dead(
     with lifecycle.booted() as boot_id:
         both = Boot.objects.filter(id__in=[other.id, boot_id])
         both.update(heartbeat_at=database_now() - dt.timedelta(seconds=6))
-        assert dead_boot_ids() == [gone.id]
+        assert set(dead_boots()) == {gone}
         Boot.objects.filter(id=boot_id).update(heartbeat_at=database_now())
-        assert sorted(dead_boot_ids()) == sorted([gone.id, other.id])
+        assert set(dead_boots()) == {gone, other}
+
+
+def test_what_a_killed_process_of_this_installation_owned_is_lost_at_once(
+    boot: Boot,
+) -> None:
+    """Its heartbeat is fresh; the restarted parent knows better."""
+    finished = subprocess.Popen([sys.executable, "-c", ""])
+    finished.wait()
+    facts = {"parent_id": "ours", "pid": finished.pid}
+    rows = {}
+    changes: dict[str, dict[str, Any]] = {
+        "gone": {}, "lives": {"pid": os.getpid()}, "elsewhere": {"host": "another"},
+        "not ours": {"parent_id": "theirs"}, "of nobody": {"parent_id": ""},
+    }  # fmt: skip
+    for name, change in changes.items():
+        row = rows[name] = start_boot(role="web")
+        Boot.objects.filter(id=row.id).update(**{**facts, **change})
+    lost = open_request(rows["gone"])
+
+    assert end_boots_left_behind("ours") == 1
+    assert end_boots_left_behind("") == 0
+    lifecycle.run_sweeps()
+
+    lost.refresh_from_db()
+    assert (lost.state, lost.code) == (RequestState.LOST, "interrupted_by_restart")
+    assert set(dead_boots()) == {rows["gone"]}
+
+
+def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
+    zombie = subprocess.Popen([sys.executable, "-c", ""])
+    wait_for(lambda: b") Z " in Path(f"/proc/{zombie.pid}/stat").read_bytes())
+    boot = start_boot(role="web")
+    Boot.objects.filter(id=boot.id).update(parent_id="ours", pid=zombie.pid)
+    assert end_boots_left_behind("ours") == 1
+    zombie.wait()
+
+
+def test_boots_are_forgotten_a_day_after_their_end_unless_something_names_them(
+    boot: Boot,
+) -> None:
+    kept, forgotten = [], []
+    for age, ended in [(23, True), (25, True), (25, False)]:
+        row = start_boot(role="web")
+        before = database_now() - dt.timedelta(hours=age)
+        Boot.objects.filter(id=row.id).update(
+            heartbeat_at=before, ended_at=before if ended else None
+        )
+        (forgotten if age == 25 else kept).append(row.id)
+    owner = start_boot(role="web")
+    owned = running_run(owner)
+    long_ago = database_now() - dt.timedelta(days=9)
+    Boot.objects.filter(id=owner.id).update(heartbeat_at=long_ago, ended_at=long_ago)
+    lost = open_request(Boot.objects.get(id=forgotten[0]))
+
+    lifecycle.run_sweeps()
+
+    lost.refresh_from_db()
+    owned.refresh_from_db()
+    assert (lost.state, owned.state) == (RequestState.LOST, "failed")
+    left = set(Boot.objects.values_list("id", flat=True))
+    assert left == {boot.id, owner.id, *kept}
+
+
+def test_the_sweeps_do_not_send_the_ids_of_dead_boots() -> None:
+    for _ in range(30):
+        end_boot(start_boot(role="web").id)
+    with CaptureQueriesContext(connections["default"]) as caught:
+        sweep_control()
+    assert max(query["sql"].count("agents_boot") for query in caught.captured_queries) > 1
+    assert max(len(query["sql"]) for query in caught.captured_queries) < 1_500
 
 
 def test_a_live_boots_calls_are_left_alone(boot: Boot) -> None:

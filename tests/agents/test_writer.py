@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
 from agents.errors import Overloaded, StoreUnavailable
@@ -154,6 +154,21 @@ def test_one_failing_call_does_not_hurt_the_others(writer: Writer) -> None:
         with pytest.raises(LookupError):
             partial.result(20)
     assert stored() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError])
+def test_a_database_that_fails_inside_a_call_is_told_as_unavailable(
+    writer: Writer, kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(cursor: CursorWrapper) -> None:
+        insert(1)(cursor)
+        raise kind("CANARY")
+
+    with pytest.raises(StoreUnavailable):
+        writer.run_sync(failing)
+    assert kind.__name__ in caplog.text
+    assert "CANARY" not in caplog.text
+    assert stored() == []
 
 
 def test_a_call_that_fails_alone_leaves_nothing(writer: Writer) -> None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from django.db import connections
 from django.db.backends.utils import CursorWrapper
 from pytest_django import DjangoDbBlocker
 
+from agents import lifecycle
 from agents.errors import StoreUnavailable
-from agents.writer import Writer
+from agents.writer import Writer, get_writer
 from tests import postgres
-from tests.agents.test_writer import insert, run, stored
+from tests.agents.test_writer import hold, insert, run, stored, wait_until
 from tests.conftest import SCRATCH, scratch_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +132,65 @@ def test_a_connection_that_keeps_breaking_is_told_and_not_waited_for(server: Wri
         server.run_sync(doomed)
     assert server.run_sync(insert(4)) == 4
     assert stored() == [1, 2, 4]
+
+
+@contextmanager
+def locked(number: int) -> Iterator[None]:
+    """Somebody else's transaction holds one row and does not end."""
+    with postgres.connect(connections[SCRATCH].settings_dict["NAME"]) as other:
+        other.autocommit = False
+        other.execute("SELECT 1 FROM entry WHERE id = %s FOR UPDATE", [number])
+        yield
+        other.rollback()
+
+
+@pytest.mark.postgres
+def test_a_lock_that_is_not_given_fails_its_calls_only(server: Writer) -> None:
+    """Twenty calls want the locked row: each is told 503, and the others do not wait for all."""
+
+    def patient(cursor: CursorWrapper) -> None:
+        cursor.execute("SET LOCAL lock_timeout = '1s'")
+        touch(cursor)
+
+    def touch(cursor: CursorWrapper) -> None:
+        cursor.execute("UPDATE entry SET note = 'mine' WHERE id = 1")
+
+    with locked(1), ThreadPoolExecutor(30) as pool:
+        gate = hold(server)
+        stuck = [pool.submit(server.run_sync, op) for op in [patient, *[touch] * 19]]
+        free = [pool.submit(server.run_sync, insert(number)) for number in range(10, 15)]
+        wait_until(lambda: server.waiting == 25)
+        started = time.monotonic()
+        gate.opened.set()
+        for call in stuck:
+            with pytest.raises(StoreUnavailable):
+                call.result(30)
+        assert [call.result(30) for call in free] == list(range(10, 15))
+        assert time.monotonic() - started < 10
+    assert stored() == [1, 2, *range(10, 15)]
+    assert server.run_sync(insert(3)) == 3
+
+
+@pytest.mark.postgres
+def test_the_heart_beats_while_a_group_of_calls_waits(server: Writer) -> None:
+    run("CREATE TABLE agents_boot (id uuid, heartbeat_at timestamptz, ended_at timestamptz)")
+    boot_id = uuid4()
+    run("INSERT INTO agents_boot (id) VALUES (%s)", boot_id)
+    gate = hold(get_writer(SCRATCH))
+    assert lifecycle._write_beat(boot_id, SCRATCH)
+    gate.opened.set()
+    assert run("SELECT count(heartbeat_at) FROM agents_boot") == [(1,)]
+
+
+@pytest.mark.postgres
+def test_a_cancelled_statement_is_told_as_an_unavailable_store(server: Writer) -> None:
+    def slow(cursor: CursorWrapper) -> None:
+        cursor.execute("SET LOCAL statement_timeout = 50")
+        cursor.execute("SELECT pg_sleep(20)")
+
+    with pytest.raises(StoreUnavailable):
+        server.run_sync(slow)
+    assert server.run_sync(insert(3)) == 3
 
 
 @pytest.mark.postgres

@@ -283,3 +283,23 @@ def test_two_managers_race_on_a_draft_and_one_is_told(desk: Desk) -> None:
         outcomes = set(pool.map(race, ("Mine.", "Yours.")))
     winner = open_draft(draft_of(desk.agent)).instructions
     assert outcomes == {winner, draft_of(desk.agent).digest}
+
+
+def test_publishing_another_version_ends_what_the_earlier_one_waits_to_do(desk: Desk) -> None:
+    from tests.agents.test_containment import open_approval, start
+
+    first = publish(desk, "One.")
+    approval = open_approval(desk, start(desk).run)
+    publish(desk, "One.")  # the same version again: nothing changes
+    approval.refresh_from_db()
+    assert approval.state == "open"
+    publish(desk, "Two.")
+    approval.refresh_from_db()
+    assert (approval.state, approval.void_reason) == ("void", "superseded")
+    publish_version(
+        actor=desk.manager, version=first, environment=desk.production, rationale="back"
+    )
+    approval.refresh_from_db()
+    assert approval.state == "void"
+    event = AuditEvent.objects.filter(action="definition.publish").order_by("seq")[1]
+    assert event.data["approvals_voided"] == 1

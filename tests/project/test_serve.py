@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -179,9 +180,17 @@ def test_kill_9_of_the_parent_leaves_nothing_behind(serve: Serve) -> None:
     left = {pid: command_of(pid) for pid in children & set(parents())}
     assert not left
 
-    # The lock and the ports are free again, and nothing was seeded twice.
+    # The lock and the ports are free again, nothing was seeded twice, and what the dead owned was
+    # known to be lost before anything started.
     serve.start()
     assert "passwords" not in serve.output
+    with sqlite3.connect(serve.directory / "control.sqlite3") as control:
+        told = control.execute(
+            "SELECT role, parent_id, ended_at FROM agents_boot ORDER BY created_at"
+        )
+        boots = told.fetchall()
+    assert len({parent for _, parent, _ in boots}) == 1
+    assert [bool(ended) for role, _, ended in boots if role == "web"] == [True, False]
     serve.process.send_signal(signal.SIGINT)
     assert serve.process.wait(20) == 0
 
