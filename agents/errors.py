@@ -190,6 +190,10 @@ class ConnectorUnreachable(ConnectorError):
     code, title = "connector_unreachable", "The tool server could not be reached"
 
 
+class ConnectorAuth(ConnectorError):
+    code, title = "connector_auth", "The tool server refused the credential; enter it again"
+
+
 class ArgumentsInvalid(Invalid):
     code, title = "arguments_invalid", "The arguments do not fit the tool's input schema"
 
@@ -209,9 +213,10 @@ class ResultTooLarge(DomainError):
 
 
 class DestinationRefused(DomainError):
-    """The outgoing address is private, or its name does; an operator may allow host and port."""
+    """The outgoing address is private, or its name is; an operator may allow host and port."""
 
-    code, status, title = "destination_refused", 422, "This address may not be connected to"
+    code, status = "destination_refused", 422
+    title = "Private addresses are refused; list this host:port in OUTGOING_ALLOWED to allow it"
 
 
 class ParameterNotAllowed(Invalid):

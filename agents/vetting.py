@@ -41,7 +41,10 @@ def clean_address(url: str, *, field: str = "url") -> str:
     if parts.query or parts.fragment:
         raise Invalid("The address may not have a query or a fragment.", field=field)
     host = parts.hostname.lower()
-    check_host(host, port or DEFAULT_PORTS[parts.scheme])
+    try:
+        check_host(host, port or DEFAULT_PORTS[parts.scheme])
+    except DestinationRefused:
+        raise DestinationRefused(field=field) from None
     shown = f"[{host}]" if ":" in host else host
     port_text = "" if port is None else f":{port}"
     return f"{parts.scheme}://{shown}{port_text}{parts.path.rstrip('/')}"

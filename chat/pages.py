@@ -47,11 +47,23 @@ def chat(request: PageRequest, agent: str = "", thread: str = "") -> HttpRespons
     if not agent:
         agents = directory.partners(request.frame.environment)
         return render(request, "chat/chat.html", {"agents": agents})
-    found = agent_by_slug(request.frame.actor, agent)
+    context = {"agent": _partner(request, agent), "thread": thread}
+    return render(request, "chat/chat.html", context)
+
+
+@member_page
+@require_safe
+def chat_state(request: PageRequest, agent: str) -> HttpResponse:
+    """What of the agent is live, for a conversation that stays open."""
+    return render(request, "chat/_live.html", {"agent": _partner(request, agent)})
+
+
+def _partner(request: PageRequest, slug: str) -> directory.Partner:
+    """Raises NotFound for an agent that the person's organization does not have."""
+    found = agent_by_slug(request.frame.actor, slug)
     if found.organization_id != request.frame.organization_id:
         raise NotFound("There is no such agent.")
-    context = {"agent": directory.partner(found, request.frame.environment), "thread": thread}
-    return render(request, "chat/chat.html", context)
+    return directory.partner(found, request.frame.environment)
 
 
 @member_page

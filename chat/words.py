@@ -37,6 +37,7 @@ WORDS = {
     "provider_auth": "The model's provider does not accept the stored credential.",
     "overloaded": "Too much is going on right now. Try again in a moment.",
     "store_unavailable": "The database does not answer. Try again in a moment.",
+    "shutting_down": "The server was stopped in the middle. Try again in a moment.",
 }
 
 

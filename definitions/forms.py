@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 
+from agents.models import Team
 from definitions.selectors.editor import ModelChoice, ToolChoice
 
 
@@ -66,6 +68,34 @@ class PublishForm(RationaleForm):
     digest = forms.CharField(max_length=64)
     version = forms.IntegerField(required=False, min_value=1)
     key = forms.CharField(max_length=128)
+
+
+class SuspensionForm(RationaleForm):
+    """Why an agent is stopped everywhere, or works again."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["rationale"].help_text = "Kept in the audit, so it holds no instructions."
+
+
+class NewAgentForm(forms.Form):
+    """An identity in one of the person's teams, with an empty draft."""
+
+    name = forms.CharField(max_length=120, widget=forms.TextInput(attrs={"class": "input"}))
+    slug = forms.SlugField(
+        max_length=40,
+        widget=forms.TextInput(attrs={"class": "input input-mono", "autocomplete": "off"}),
+        help_text="Its name in addresses: 1 to 40 of a-z, 0-9 and single hyphens. It stays.",
+    )
+    team = forms.ModelChoiceField(
+        Team.objects.none(), empty_label=None, widget=forms.Select(attrs={"class": "input"})
+    )
+
+    def __init__(self, teams: QuerySet[Team], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        team = self.fields["team"]
+        assert isinstance(team, forms.ModelChoiceField)
+        team.queryset = teams
 
 
 class UnpublishForm(RationaleForm):

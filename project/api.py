@@ -12,7 +12,9 @@ from functools import wraps
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
@@ -27,7 +29,7 @@ from agents.problems import CONTENT_TYPE
 from agents.selectors.identity import actor_of
 from chat import api as chat
 from definitions import api as definitions
-from project.errors import answer_exception
+from project.errors import DOCUMENTATION_PATH, answer_exception
 
 VERSION = "1"
 PROBLEM = {
@@ -80,13 +82,17 @@ class MandateAPI(NinjaAPI):
 
 
 def for_signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Show the documentation to people with a session; others get a problem, no redirect."""
+    """Show the documentation to people with a session; browsers without one are led to sign in."""
 
+    @never_cache
     @wraps(view, updated=())
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             actor_of(request.user)
         except DomainError as error:
+            is_page = request.path_info == DOCUMENTATION_PATH
+            if is_page and "text/html" in request.headers.get("Accept", ""):
+                return redirect_to_login(request.get_full_path())
             return answer_exception(request, error)
         return ensure_csrf_cookie(view)(request, *args, **kwargs)
 
@@ -104,7 +110,7 @@ api = MandateAPI(
     description="Mission control for an organisation's AI agents.",
     urls_namespace="api",
     openapi_url="/api/openapi.json",
-    docs_url="/api/docs",
+    docs_url=DOCUMENTATION_PATH,
     docs_decorator=for_signed_in,
     auth=AUTHENTICATORS,
     parser=StrictParser(),

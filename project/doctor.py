@@ -22,6 +22,7 @@ from agents.choices import ApprovalState, RequestState, RunState
 from agents.errors import DomainError
 from agents.models import Approval, Blob, Boot, Connector, GatewayRequest, Run
 from agents.services.boots import dead_boots
+from project import served
 from project.databases import CONTENT, CONTROL
 from project.household import lives
 from project.processes import WORKER_PID_FILE
@@ -103,7 +104,7 @@ def check_content() -> str:
 
 def check_health(setting: str) -> str:
     """The process whose address *setting* holds answers /health with 200."""
-    base: str = getattr(settings, setting)
+    base = served.address(setting)
     status = _health_status(base)
     _require(status is not None, f"{base} does not answer; start serve, or correct {setting}")
     _require(status == http.client.OK, f"{base}/health answers {status}; see its log")

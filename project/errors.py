@@ -44,6 +44,8 @@ log = logging.getLogger("mandate.errors")
 
 #: Everything under these answers problem+json and never a page or a redirect.
 MACHINE_PREFIXES = ("/api/", "/apps/", "/gateway/")
+#: The one page for people among them: it may lead to the sign-in.
+DOCUMENTATION_PATH = "/api/docs"
 #: Where pydantic's message holds a piece of the input; the type alone is told instead.
 OWN_MESSAGES = frozenset({"value_error", "assertion_error"})
 #: At most this many fields are named in one refusal.
@@ -68,7 +70,7 @@ BY_STATUS: dict[int, type[DomainError]] = {
 
 def is_machine_path(path: str) -> bool:
     """Whether *path* belongs to a surface for programs, spelled with or without its slash."""
-    return f"{path}/".startswith(MACHINE_PREFIXES)
+    return f"{path}/".startswith(MACHINE_PREFIXES) and path != DOCUMENTATION_PATH
 
 
 def problem(request: HttpRequest, error: DomainError) -> HttpResponse:

@@ -9,14 +9,13 @@ import secrets
 import warnings
 from typing import Any
 
-from project.config import ROOT, Config, split_list
+from project.config import ROOT, load, split_list
 from project.databases import database_from_url
 
-CONFIG = Config()
+CONFIG = load()
 
 BASE_DIR = ROOT
 DATA_DIR = CONFIG.data_dir
-DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 DEBUG = CONFIG.debug
 
 

@@ -157,9 +157,9 @@ class AgentAdmin(RationaleAdmin[Agent]):
     list_select_related = ["team", "organization"]
     search_fields = ["name", "slug"]
     fields = ["name", "slug", "team", "organization", "status", "created_at"]
-    actions = ["suspend", "resume"]
+    actions = ["suspend"]
 
-    @admin.action(description="Suspend: stop it everywhere")
+    @admin.action(description="Suspend: stop it everywhere (its managers resume it on its page)")
     def suspend(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
         why = self.rationale(request)
         self.each(
@@ -168,15 +168,6 @@ class AgentAdmin(RationaleAdmin[Agent]):
             lambda actor, row: identity.suspend_agent(actor=actor, agent=row, rationale=why),
             "suspended",
         )
-
-    @admin.action(description="Resume (managers of the team)")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-        why = self.rationale(request)
-
-        def service(actor: Actor, row: Agent) -> None:
-            identity.resume_agent(actor=actor, agent=row, rationale=why)
-
-        self.each(request, queryset, service, "resumed")
 
 
 @admin.register(AgentEnvironment)

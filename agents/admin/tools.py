@@ -77,7 +77,7 @@ class ToolAdmin(RationaleAdmin[Tool]):
             {
                 "tool_id": row.id,
                 "digest_seen": row.observed["digest"] if row.observed else row.digest,
-                "accept": True,
+                "accept": False,
                 "classification": row.effective_classification,
             }
             for row in rows

@@ -7,6 +7,7 @@ UPDATE, so that of any number of parallel attempts exactly one wins.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,6 +34,9 @@ from agents.services.runs import Principal
 APPROVAL_LIFETIME = dt.timedelta(minutes=15)
 #: Approvals that one run may wait for. They are answered all at once when it is resumed.
 APPROVALS_PER_RUN = 32
+
+#: The id of a tool call as it may stand in a row: never free text of a model or a runtime.
+CALL_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 #: Kinds of blobs in the content store.
 ARGUMENTS, OUTCOME, REASON = "arguments", "outcome", "deny_reason"
@@ -68,7 +72,7 @@ def request_approval(
         definition_digest=run.definition_digest,
         tool_id=tool.id,
         tool_digest=tool.digest,
-        tool_call_id=tool_call_id[:128],
+        tool_call_id=tool_call_id if CALL_ID.fullmatch(tool_call_id) else "",
         arguments_digest=arguments_digest,
         decided_digest=arguments_digest,
         expires_at=clock.database_now() + APPROVAL_LIFETIME,

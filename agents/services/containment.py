@@ -91,6 +91,7 @@ def contain(
         revoked_at=now, revoked_reason=reason
     )
     approvals = void_approvals(reason, **where)
+    approvals += void_approvals(reason, run_id__in=_asked_below(agent_ids, environment_id))
     ParkedCall.objects.filter(
         state=ParkedState.WAITING, **{f"child__{name}": value for name, value in where.items()}
     ).update(state=ParkedState.VOID)
@@ -109,6 +110,24 @@ def void_superseded(*, agent_id: UUID, environment_id: UUID, digest: str) -> int
         run__version_id__isnull=False,
     ).exclude(definition_digest=digest)
     return others.update(state=ApprovalState.VOID, void_reason="superseded")
+
+
+def _asked_below(agent_ids: Sequence[UUID], environment_id: UUID | None) -> list[UUID]:
+    """Runs of other agents that ask a person for something on behalf of these agents."""
+    asking = Approval.objects.filter(state__in=LIVE_APPROVALS, run__parent__isnull=False)
+    if environment_id is not None:
+        asking = asking.filter(environment_id=environment_id)
+    above = dict(asking.values_list("run_id", "run__parent_id"))
+    found: list[UUID] = []
+    while above:
+        parents = Run.objects.in_bulk(set(above.values()))
+        found += [run for run, parent in above.items() if parents[parent].agent_id in agent_ids]
+        above = {
+            run: grandparent
+            for run, parent in above.items()
+            if (grandparent := parents[parent].parent_id) is not None and run not in found
+        }
+    return found
 
 
 def void_approvals(reason: str, **where: Any) -> int:

@@ -21,6 +21,7 @@ from chat.services.planning import Turn
 
 MAX_BODY = 1 * 2**20
 MAX_MESSAGE = 64 * 1024
+MAX_MESSAGE_ID = 128
 #: The major version of AG-UI that is spoken here.
 MAJOR = "1"
 
@@ -36,7 +37,9 @@ def read_turn(value: Any) -> Turn:
         raise Invalid("The body is no RunAgentInput.", field=where) from None
     for name, text in (("threadId", given.thread_id), ("runId", given.run_id)):
         if not is_client_id(text):
-            raise Invalid(f"{name} has 1 to 128 printable characters.", field=name)
+            raise Invalid(
+                f"{name} has 1 to 128 letters, digits, or characters of _.:@/+=-.", field=name
+            )
     _check_version(given.protocol_version)
     return Turn(
         client_thread_id=given.thread_id,
@@ -67,7 +70,7 @@ def _new_message(given: RunAgentInput) -> jobs.UserMessage | None:
         text = "\n".join(part.text for part in last.content if isinstance(part, TextPart))
     if len(text.encode()) > MAX_MESSAGE:
         raise TooLarge("A message may have at most 64 KiB.", limit=MAX_MESSAGE)
-    if not is_client_id(last.id):
+    if not (1 <= len(last.id) <= MAX_MESSAGE_ID and last.id.isprintable()):
         raise Invalid("A message's id has 1 to 128 printable characters.", field="messages")
     text = text.replace("\x00", "")
     return jobs.UserMessage(last.id, text) if text.strip() else None

@@ -25,7 +25,7 @@ from chat.agui.cors import preflight_headers, response_headers
 from chat.agui.inputs import MAX_BODY, read_turn
 from chat.agui.streams import stream
 from chat.selectors.threads import own_run
-from chat.selectors.tokens import Caller, caller_of
+from chat.selectors.tokens import caller_of
 from chat.services.execution import executor
 from chat.services.planning import attached_to
 from chat.services.stores import read, stop_readers
@@ -41,6 +41,7 @@ MAX_AFTER = 2**53
 @asynccontextmanager
 async def lifespan() -> AsyncIterator[None]:
     """The life of this process's runs: what still runs at its end is ended and told."""
+    executor.start()
     try:
         yield
     finally:
@@ -94,22 +95,20 @@ def _adding(send: Send, headers: list[Header]) -> Send:
 
 async def _start(slug: str, scope: Scope, receive: Receive, send: Send) -> None:
     """The AG-UI run endpoint: RunAgentInput in, the run's events out."""
-    caller = await _caller(scope)
+    token = bearer(scope)
+    caller = await read(caller_of, token)
     turn = read_turn(parse_json(await read_body(scope, receive, limit=MAX_BODY)))
     run = await start_turn(caller, slug, turn)
-    await stream(run, 0, receive, send)
+    await stream(run, 0, token, receive, send)
 
 
 async def _attach(thread_id: str, run_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     """Follow a run from an event on, whichever process executes it."""
-    caller = await _caller(scope)
+    token = bearer(scope)
+    caller = await read(caller_of, token)
     after = _after(scope)
     _thread, run = await read(own_run, caller, thread_id, run_id)
-    await stream(attached_to(run), after, receive, send)
-
-
-async def _caller(scope: Scope) -> Caller:
-    return await read(caller_of, bearer(scope))
+    await stream(attached_to(run), after, token, receive, send)
 
 
 def _after(scope: Scope) -> int:

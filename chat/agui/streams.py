@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import orjson
@@ -17,6 +17,7 @@ from agents.gateways.responses import Header, Receive, Send
 from agents.models import Run
 from agents.services.boots import dead_boots
 from agents.services.sweeps import fail_dead_run
+from chat.agui.bearers import bearers
 from chat.selectors.log import PAGE, TERMINAL, Entry, entries_after, first_seq
 from chat.services.execution import executor
 from chat.services.hub import Subscription, hub
@@ -34,7 +35,10 @@ KEEP_ALIVE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 #: How often the run's row is asked whether it ended without a word.
 CHECK_SECONDS = 1.0
+#: Seconds that one piece may wait for a client that does not read.
+SEND_SECONDS = 30.0
 KEEP_ALIVE = b": keep-alive\n\n"
+TOKEN_DIED = b": token_invalid\n\n"
 
 HEADERS: list[Header] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -48,24 +52,31 @@ def frame(entry: Entry) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (entry.seq, entry.payload)
 
 
-async def stream(
-    run: Attached, after: int, receive: Receive, send: Send, headers: Iterable[Header] = ()
-) -> None:
+async def stream(run: Attached, after: int, token: str, receive: Receive, send: Send) -> None:
     """Answer with the run's events behind *after*, until its end or until the client goes.
 
-    A client that goes away stops nothing but this answer.
+    It also ends when *token* does not hold any more, or when the client does not read for
+    SEND_SECONDS. All of that stops nothing but this answer.
     """
-    await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
-    writing = asyncio.create_task(_write(run, after, send))
-    watching = asyncio.create_task(_until_gone(receive))
-    try:
-        await asyncio.wait({writing, watching}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        watching.cancel()
-        if not writing.done():
-            writing.cancel()
-        with suppress(asyncio.CancelledError):
-            await writing
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    with bearers.until_death(token) as died:
+        writing = asyncio.create_task(_write(run, after, send))
+        leaving = asyncio.create_task(_until_gone(receive))
+        dying = asyncio.create_task(died.wait())
+        try:
+            await asyncio.wait({writing, leaving, dying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            dying.cancel()
+            stopped = not writing.done()
+            if stopped:
+                writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+    if stopped and died.is_set():
+        with suppress(OSError):
+            await _push(send, TOKEN_DIED)
+            await _push(send, b"", more=False)
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -73,11 +84,18 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+async def _push(send: Send, body: bytes, *, more: bool = True) -> None:
+    """Raises OSError when the client is gone, TimeoutError when it does not read."""
+    async with asyncio.timeout(SEND_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
 async def _write(run: Attached, after: int, send: Send) -> None:
     try:
         async for entries in follow(run, after):
             body = b"".join(map(frame, entries)) if entries else KEEP_ALIVE
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await _push(send, body)
+        await _push(send, b"", more=False)
     except OSError:
         return
     except Exception as error:  # noqa: BLE001 - the stream must end with a terminal event
@@ -85,8 +103,9 @@ async def _write(run: Attached, after: int, send: Send) -> None:
         logger.error("the stream of run %s broke: %s", run.run_id, type(error).__name__)  # noqa: TRY400
         event = {"type": "RUN_ERROR", "message": in_words(code), "code": code}
         body = b"data: " + orjson.dumps(event) + b"\n\n"
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+        with suppress(OSError):
+            await _push(send, body)
+            await _push(send, b"", more=False)
 
 
 async def follow(run: Attached, after: int) -> AsyncIterator[list[Entry]]:

@@ -51,6 +51,8 @@ class _Fold:
     calls: dict[str, JSON] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     run_of: dict[str, str] = field(default_factory=dict)
+    #: When each run began: what an approved call is measured from, not from its question.
+    run_started: dict[str, int] = field(default_factory=dict)
     #: The last message of each run, which carries its error or its stop.
     last_of: dict[UUID | None, JSON] = field(default_factory=dict)
     error: JSON | None = None
@@ -72,6 +74,7 @@ class _Fold:
                 self._result(entry, data)
             case "RUN_STARTED":
                 self.error = None
+                self.run_started[str(entry.run_id)] = data.get("timestamp", 0)
             case "RUN_ERROR":
                 self.error = {"code": data.get("code", ""), "message": data["message"]}
                 self._mark(entry, "error", self.error)
@@ -118,8 +121,11 @@ class _Fold:
         call = self.calls.get(call_id)
         if call is not None:
             call["state"] = "done"
-            if call_id in self.started and "timestamp" in data:
-                call["seconds"] = round((data["timestamp"] - self.started[call_id]) / 1000, 1)
+            began = self.started.get(call_id, 0)
+            if str(entry.run_id) != self.run_of[call_id]:
+                began = self.run_started.get(str(entry.run_id), 0)
+            if began and "timestamp" in data:
+                call["seconds"] = round((data["timestamp"] - began) / 1000, 1)
 
     def _mark(self, entry: Entry, name: str, value: Any) -> None:
         message = self.last_of.get(entry.run_id)

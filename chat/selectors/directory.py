@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.choices import EnvironmentState, Status
 from agents.models import Agent, AgentEnvironment, Environment
+from definitions.selectors.history import places_published
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Partner:
     team: str
     version: int | None
     suspended: bool
+    #: Something was published there, and nothing runs any more.
+    contained: bool = False
 
 
 def partners(environment: Environment) -> list[Partner]:
@@ -33,7 +36,10 @@ def partners(environment: Environment) -> list[Partner]:
 def partner(agent: Agent, environment: Environment) -> Partner:
     """One agent, published or not: its old conversations stay readable."""
     slot = AgentEnvironment.objects.filter(agent=agent, environment=environment).first()
-    return _partner(agent, slot)
+    found = _partner(agent, slot)
+    if found.version is not None:
+        return found
+    return replace(found, contained=(agent.id, environment.id) in places_published([agent.id]))
 
 
 def _partner(agent: Agent, slot: AgentEnvironment | None) -> Partner:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from agents import clock
-from agents.choices import ApprovalState
+from agents.choices import ApprovalState, RunState
 from agents.errors import DamagedContent
-from agents.models import Approval
+from agents.models import Approval, Run
 from agents.services.runs import Principal
 from chat.models import Thread, ThreadText
 from chat.selectors.interrupts import as_interrupts
@@ -72,7 +72,11 @@ class Group:
 
 
 def open_approvals_of(principal: Principal) -> QuerySet[Approval]:
-    """What this principal may decide now, at any depth of delegation, oldest first."""
+    """What this principal may decide now, at any depth of delegation, oldest first.
+
+    A child may ask while others of its turn still work: that comes once the whole turn pauses.
+    """
+    working = Run.objects.filter(session_id=OuterRef("thread_id"), state=RunState.RUNNING)
     return (
         Approval.objects.filter(
             principal_issuer=principal.issuer,
@@ -80,6 +84,7 @@ def open_approvals_of(principal: Principal) -> QuerySet[Approval]:
             state=ApprovalState.OPEN,
             expires_at__gt=clock.database_now(),
         )
+        .exclude(Exists(working))
         .select_related("agent", "tool__connector", "run")
         .order_by("created_at", "id")
     )

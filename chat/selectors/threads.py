@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
 from uuid import UUID
@@ -14,13 +15,13 @@ from agents.services.runs import Principal
 from chat.models import Thread
 from chat.selectors.tokens import Caller
 
-#: Characters of a thread id or run id that a client chooses.
-MAX_CLIENT_ID = 128
+#: A thread id or run id that a client chooses. It stands in rows, so it is no place for words.
+CLIENT_ID = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,128}")
 
 
 def is_client_id(value: str) -> bool:
-    """Whether a client may name a thread or run so: 1 to 128 printable characters."""
-    return 1 <= len(value) <= MAX_CLIENT_ID and value.isprintable()
+    """Whether a client may name a thread or run so: 1 to 128 characters, no spaces."""
+    return CLIENT_ID.fullmatch(value) is not None
 
 
 def thread_key(principal: Principal, client_id: str) -> UUID:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from agents.choices import KeyKind, Status
 from agents.clock import database_now
@@ -34,12 +37,8 @@ def caller_of(token: str) -> Caller:
     """
     if not token.startswith("ct_"):
         raise TokenInvalid
-    row = (
-        ChatToken.objects.filter(mac=credential_mac(token))
-        .select_related("organization", "environment", "agent", "key", "user")
-        .first()
-    )
-    if row is None or not _lives(row):
+    row = _rows([token]).first()
+    if row is None or not _lives(row, _members([row])):
         raise TokenInvalid
     return Caller(
         organization_id=row.organization_id,
@@ -51,7 +50,34 @@ def caller_of(token: str) -> Caller:
     )
 
 
-def _lives(row: ChatToken) -> bool:
+def living_tokens(tokens: Sequence[str]) -> set[str]:
+    """Those of *tokens* that hold now."""
+    by_mac = {credential_mac(token): token for token in tokens}
+    rows = list(_rows(tokens))
+    members = _members(rows)
+    return {by_mac[row.mac] for row in rows if _lives(row, members)}
+
+
+def _rows(tokens: Sequence[str]) -> QuerySet[ChatToken]:
+    return ChatToken.objects.filter(mac__in=[credential_mac(t) for t in tokens]).select_related(
+        "organization", "environment", "agent", "key"
+    )
+
+
+#: (user id, organization id)
+Members = set[tuple[UUID | None, UUID]]
+
+
+def _members(rows: Iterable[ChatToken]) -> Members:
+    """Who of those that fetched these tokens is an active member."""
+    users = {row.user_id for row in rows if row.user_id is not None}
+    if not users:
+        return set()
+    found = Membership.objects.filter(user_id__in=users, active=True, user__is_active=True)
+    return set(found.values_list("user_id", "organization_id"))
+
+
+def _lives(row: ChatToken, members: Members) -> bool:
     now = database_now()
     if row.expires_at <= now or row.organization.status != Status.ACTIVE:
         return False
@@ -65,11 +91,6 @@ def _lives(row: ChatToken) -> bool:
             and key.revoked_at is None
             and (key.expires_at is None or key.expires_at > now)
         )
-    if row.source == TokenSource.SESSION and row.user_id is not None:
-        return Membership.objects.filter(
-            user_id=row.user_id,
-            organization_id=row.organization_id,
-            active=True,
-            user__is_active=True,
-        ).exists()
+    if row.source == TokenSource.SESSION:
+        return (row.user_id, row.organization_id) in members
     return row.source == TokenSource.OPERATOR

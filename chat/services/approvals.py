@@ -15,6 +15,7 @@ from agents.errors import ApprovalConflict, ApprovalExpired, DomainError, Invali
 from agents.gateways.mcp_arguments import check_arguments_blocking
 from agents.models import Approval
 from agents.services.approvals import (
+    APPROVALS_PER_RUN,
     ARGUMENTS,
     REASON,
     Decision,
@@ -31,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 MAX_REASON = 2_000
 MAX_ARGUMENTS = 64 * 1024
-MAX_ANSWERS = 64
+#: Answers in one request: the approvals of a run and of several children at once.
+MAX_ANSWERS = 8 * APPROVALS_PER_RUN
 
 JSON = dict[str, Any]
 
@@ -166,10 +168,8 @@ def store_blobs(checked: Sequence[Checked]) -> list[Stored]:
     ]
 
 
-def decide_all(
-    *, thread_id: UUID, principal: Principal, answers: Sequence[Stored], partly: bool = False
-) -> None:
-    """Record decisions; all or nothing. A step. Unless *partly*, they cover everything open.
+def decide_all(*, thread_id: UUID, principal: Principal, answers: Sequence[Stored]) -> None:
+    """Record decisions that cover everything open; all or nothing. A step.
 
     Raises InterruptsUncovered, ApprovalConflict or ApprovalExpired; the caller's transaction then
     rolls back. Cancelling what ended by itself already changes nothing.
@@ -177,7 +177,7 @@ def decide_all(
     answered = {a.approval_id for a in answers}
     still_open = set(open_approvals(thread_id).values_list("id", flat=True))
     missing = still_open - answered
-    if missing and not partly:
+    if missing:
         raise InterruptsUncovered(missing=sorted(str(m) for m in missing))
     for answer in answers:
         if answer.decision == "cancel" and _ended_by_itself(answer.approval_id):

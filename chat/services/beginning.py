@@ -9,6 +9,7 @@ from agents.clock import database_now
 from agents.errors import ApprovalOpen, RunActive
 from agents.lifecycle import current_boot_id
 from agents.models import Approval, Run
+from agents.services.locks import lock_slots
 from agents.services.runs import RunStart
 from chat.errors import NothingToResume
 from chat.models import Thread
@@ -21,22 +22,16 @@ from chat.services.terminal import abandon_children
 from chat.services.titles import title_from
 
 
-def decide_and_begin(plan: Plan, stored: Sequence[Stored]) -> Job | Attached | None:
+def decide_and_begin(plan: Plan, stored: Sequence[Stored]) -> Job | Attached:
     """Decide and begin, in the caller's transaction. A step."""
     caller, turn = plan.caller, plan.turn
+    lock_slots(plan.slots())
+    thread, is_new = _thread(plan)
     same = same_request(plan.thread_id, turn)
     if same is not None:
         return same
-    thread, is_new = _thread(plan)
     if stored:
-        decide_all(
-            thread_id=thread.id,
-            principal=caller.principal,
-            answers=stored,
-            partly=plan.one_by_one,
-        )
-        if plan.one_by_one and open_approvals(thread.id).exists():
-            return None
+        decide_all(thread_id=thread.id, principal=caller.principal, answers=stored)
     waiting = open_approvals(thread.id)
     if waiting.exists():
         raise ApprovalOpen(interrupts=[str(a.id) for a in waiting])

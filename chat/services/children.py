@@ -16,7 +16,8 @@ from agents.choices import RunState
 from agents.errors import KeyDead
 from agents.lifecycle import current_boot_id
 from agents.models import Agent, ParkedCall, Run, RunInitiator
-from agents.services.runs import Principal, RunStart
+from agents.services.locks import lock_slots
+from agents.services.runs import Principal, RunStart, end_run
 from chat.models import Thread
 from chat.services.execution import Ending, executor
 from chat.services.jobs import Job, Role, UserMessage, begin_job, role_of
@@ -46,7 +47,7 @@ async def run_child(
     refusals of beginning a run.
     """
     plan = await read(_plan, parent_run_id, agent_id)
-    job = await control(lambda: _begin(plan, prompt), full=True)
+    job = await control(lambda: _begin(plan, prompt), full=True, abandoned=_unbegin)
     ending = await _execute(job)
     if ending.state == RunState.INTERRUPTED:
         parked = await control(
@@ -57,6 +58,11 @@ async def run_child(
         return ChildResult("", handoff_id=parked.id)
     text, is_error = result_of(ending)
     return ChildResult(text, is_error)
+
+
+def _unbegin(job: Job) -> None:
+    """End a child whose caller went away while it began; a sweep tells it. A step."""
+    end_run(run_id=job.run.id, boot_id=current_boot_id(), state=RunState.CANCELLED)
 
 
 async def _execute(job: Job) -> Ending:
@@ -96,6 +102,9 @@ def _plan(parent_run_id: UUID, agent_id: UUID) -> _Plan:
 
 def _begin(plan: _Plan, prompt: str) -> Job:
     parent = plan.parent
+    lock_slots(
+        (agent_id, parent.environment_id) for agent_id in (parent.agent_id, plan.role.agent.id)
+    )
     if not Run.objects.filter(
         id=parent.id, state=RunState.RUNNING, cancel_requested=False
     ).exists():

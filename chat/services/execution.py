@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
+
+from django.db import Error as DatabaseError
 
 from agents.choices import RunState
 from agents.errors import DamagedContent, DomainError
 from agents.lifecycle import current_boot_id
 from agents.models import Run
-from agents.services.runs import RUN_LIFETIME, end_run, request_cancel
+from agents.services.runs import RUN_LIFETIME, end_run
 from agents.services.sweeps import INTERRUPTED_BY_RESTART
+from chat.codes import known_code
 from chat.errors import RuntimeUnavailable
 from chat.runtime.wire import FinalFrame
 from chat.services import log
-from chat.services.fences import BLIND_SECONDS, INTERVAL, verdicts
+from chat.services.fences import FenceWatch, Verdict
 from chat.services.jobs import Job
-from chat.services.pausing import pause
+from chat.services.pausing import are_call_ids, pause
 from chat.services.relay import Relay, Reparked
 from chat.services.runtime_client import RuntimeLost
 from chat.services.starts import tell_start
@@ -74,6 +76,12 @@ class Executor:
         self._active: dict[UUID, _Active] = {}
         self._watch: asyncio.Task[None] | None = None
 
+    def start(self) -> None:
+        """Watch over the runs that this process owns, or owned; again and again does nothing."""
+        if self._watch is None or self._watch.done():
+            watch = FenceWatch(self._active.keys, self._judge, self._go_blind)
+            self._watch = asyncio.create_task(watch.watch(), name="run-fences")
+
     def owns(self, run_id: UUID) -> bool:
         return run_id in self._active
 
@@ -89,8 +97,7 @@ class Executor:
         """
         for each in job.whole_tree():
             self._active[each.run.id] = _Active(each)
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._watch_fences(), name="run-fences")
+        self.start()
         try:
             self._active[job.run.id].first_seq = await tell_start(job)
         except Exception as error:
@@ -121,6 +128,7 @@ class Executor:
             await asyncio.wait(endings, timeout=SHUTDOWN_SECONDS)
         if self._watch is not None:
             self._watch.cancel()
+            await asyncio.wait({self._watch})
             self._watch = None
         self._active.clear()
 
@@ -169,7 +177,7 @@ class Executor:
             return await self._end_paused(job, relay, final, None)
         if final.outcome == "success":
             return await self._end(job, RunState.SUCCEEDED, final=final, text=relay.text)
-        return await self._end(job, RunState.FAILED, final.code or "internal", final=final)
+        return await self._end(job, RunState.FAILED, known_code(final.code), final=final)
 
     async def _end_stopped(self, active: _Active, relay: Relay) -> Ending:
         job, reason = active.job, active.reason
@@ -187,6 +195,8 @@ class Executor:
         self, job: Job, relay: Relay, final: FinalFrame, reparked: Reparked | None
     ) -> Ending:
         """Pause, unless somebody ended or cancelled the run meanwhile, or nothing waits."""
+        if not are_call_ids(final):
+            return await self._end(job, RunState.FAILED, "tool_protocol", final=final)
         if await pause(job, final, reparked):
             await settle(job.run.id)
             return Ending(RunState.INTERRUPTED)
@@ -217,14 +227,15 @@ class Executor:
                         run_id=job.run.id,
                         boot_id=current_boot_id(),
                         state=state,
-                        code=code[:60],
+                        code=code,
                         input_tokens=usage.input_tokens if usage else 0,
                         output_tokens=usage.output_tokens if usage else 0,
                     )
                 )
                 await settle(job.run.id)
-            except (DomainError, log.LogClosed) as error:
-                logger.warning("the end of run %s was not written: %s", job.run.id, error)
+            except (DomainError, log.LogClosed, DatabaseError) as error:
+                name = type(error).__name__
+                logger.warning("the end of run %s was not written: %s", job.run.id, name)
                 if attempt == END_ATTEMPTS - 1:
                     return Ending(RunState.FAILED, "store_unavailable")
                 await asyncio.sleep(1)
@@ -253,34 +264,17 @@ class Executor:
 
     # --- fences -----------------------------------------------------------------------------
 
-    async def _watch_fences(self) -> None:
-        seen = time.monotonic()
-        while self._active:
-            await asyncio.sleep(INTERVAL)
-            try:
-                found = await read(verdicts, list(self._active), current_boot_id())
-                seen = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - the next look may succeed
-                logger.warning("fences were not checked: %s", type(error).__name__)
-                if time.monotonic() - seen > BLIND_SECONDS:
-                    for active in list(self._active.values()):
-                        active.stop("lost")
-                continue
-            for verdict in found:
-                judged = self._active.get(verdict.run_id)
-                if judged is not None:
-                    judged.stop("lost" if verdict.lost else "cancel")
+    def _judge(self, verdict: Verdict) -> None:
+        judged = self._active.get(verdict.run_id)
+        if judged is not None:
+            judged.stop("lost" if verdict.lost else "cancel")
+
+    def _go_blind(self) -> None:
+        for active in list(self._active.values()):
+            active.stop("lost")
 
 
 executor = Executor()
-
-
-async def cancel_run(run_id: UUID) -> bool:
-    """Ask whoever owns the run to stop it; False when it is not running."""
-    asked = await control(lambda: request_cancel(run_id))
-    if asked:
-        executor.cancel(run_id)
-    return asked
 
 
 def _code_of(error: BaseException, job: Job) -> str:

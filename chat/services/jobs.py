@@ -20,6 +20,7 @@ from agents.lifecycle import current_boot_id
 from agents.models import Agent, Approval, ParkedCall, Run
 from agents.selectors.rights import rights_of_text
 from agents.services.approvals import bind_approvals
+from agents.services.locks import Slot
 from agents.services.runs import PinnedDefinition, Principal, RunStart, StartedRun, begin_run
 from definitions.selectors import open_pinned, published
 
@@ -73,6 +74,13 @@ class Branch:
     old: Run
     role: Role
     waiting: tuple[Waiting, ...] = ()
+
+    def slots(self) -> Iterator[Slot]:
+        """The agents of the whole branch, each with its environment."""
+        yield self.old.agent_id, self.old.environment_id
+        for waiting in self.waiting:
+            if waiting.branch is not None:
+                yield from waiting.branch.slots()
 
 
 def plan_branch(old: Run, role: Role, depth: int = 0) -> Branch:

@@ -8,13 +8,20 @@ from django.db import transaction
 
 from agents.choices import ApprovalState, ParkedState
 from agents.lifecycle import current_boot_id
-from agents.models import Approval, ParkedCall
+from agents.models import Approval, ParkedCall, Run
+from agents.services.approvals import CALL_ID
 from agents.services.runs import interrupt_run
 from chat.runtime.wire import FinalFrame
 from chat.selectors.log import model_history
 from chat.services.jobs import Job
 from chat.services.relay import Reparked, history_digest
 from chat.services.stores import control, read
+
+
+def are_call_ids(final: FinalFrame) -> bool:
+    """Whether what the runtime calls its calls may stand in rows."""
+    claimed = [*(a.tool_call_id for a in final.approvals), *(p.tool_call_id for p in final.parked)]
+    return all(CALL_ID.fullmatch(call_id) for call_id in claimed)
 
 
 async def pause(job: Job, final: FinalFrame, reparked: Reparked | None) -> bool:
@@ -31,6 +38,8 @@ async def pause(job: Job, final: FinalFrame, reparked: Reparked | None) -> bool:
 def _pause(job: Job, final: FinalFrame, reparked: Reparked | None, digest: str) -> bool:
     parked = [(UUID(p.handoff_id), p.tool_call_id) for p in final.parked if _is_id(p.handoff_id)]
     with transaction.atomic():
+        # Before its approvals, as everybody else locks them.
+        list(Run.objects.select_for_update(no_key=True).filter(id=job.run.id).values_list("id"))
         if reparked is not None:
             parked = _park_again(job, reparked)
         paused = interrupt_run(

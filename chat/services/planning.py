@@ -14,6 +14,8 @@ from agents import content_store
 from agents.choices import RunState
 from agents.errors import DamagedContent, NotFound, RunIdReused
 from agents.models import Agent, Run
+from agents.services.boots import dead_boots
+from agents.services.locks import Slot
 from chat.errors import NothingToResume, NothingToRun
 from chat.models import Thread
 from chat.selectors.log import user_messages
@@ -62,15 +64,26 @@ class Plan:
     display_name: str = ""
     #: Runs of the thread whose end is still to be told, before another may begin.
     untold: Sequence[UUID] = ()
-    #: Record the decisions even if others stay open, and begin only when none does.
-    one_by_one: bool = False
+
+    def slots(self) -> set[Slot]:
+        """Every agent that may begin a run, with its environment."""
+        own = {(self.role.agent.id, self.caller.environment_id)}
+        return own if self.branch is None else own | set(self.branch.slots())
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """The thread's run says that it runs, but its process is dead."""
+
+    run_id: UUID
 
 
 def attached_to(run: Run) -> Attached:
     return Attached(run.organization_id, run.session_id, run.id, run.client_run_id)
 
 
-def plan_turn(caller: Caller, slug: str, turn: Turn) -> Plan | Attached:
+def plan_turn(caller: Caller, slug: str, turn: Turn) -> Plan | Attached | LeftBehind:
+    """Read and check everything, or say what comes before it."""
     agent = Agent.objects.filter(organization_id=caller.organization_id, slug=slug).first()
     if agent is None or caller.agent_id not in {None, agent.id}:
         raise NotFound("There is no such agent.")
@@ -81,6 +94,9 @@ def plan_turn(caller: Caller, slug: str, turn: Turn) -> Plan | Attached:
     same = same_request(thread_id, turn)
     if same is not None:
         return same
+    left = _left_behind(thread_id)
+    if left is not None:
+        return left
     turn = _with_new_message(caller, thread, turn)
     answers = _known_answers(caller, thread, turn)
     if not answers and turn.message is None:
@@ -121,6 +137,14 @@ def same_request(session_id: UUID, turn: Turn) -> Attached | None:
     if run.request_digest != turn.digest:
         raise RunIdReused
     return attached_to(run)
+
+
+def _left_behind(session_id: UUID) -> LeftBehind | None:
+    running = Run.objects.filter(session_id=session_id, state=RunState.RUNNING)
+    row = running.values_list("id", "boot_id").first()
+    if row is None or not dead_boots().filter(id=row[1]).exists():
+        return None
+    return LeftBehind(row[0])
 
 
 def _with_new_message(caller: Caller, thread: Thread | None, turn: Turn) -> Turn:

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from django.db import connections
 
-from agents.writer import get_writer
+from agents.writer import Operation, get_writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,9 +43,22 @@ def _reading(function: Callable[[], T]) -> T:
                 connection.close()
 
 
-async def control(step: Callable[[], T], *, full: bool = False) -> T:
-    """Run a step in one transaction of the control store; returns once it is durable."""
-    return await get_writer("default").run(lambda _cursor: step(), full=full)
+async def control(
+    step: Callable[[], T],
+    *,
+    full: bool = False,
+    abandoned: Callable[[T], object] | None = None,
+) -> T:
+    """Run a step in one transaction of the control store; returns once it is durable.
+
+    *abandoned* is a step that undoes the result when the caller was cancelled meanwhile.
+    """
+    undo = None if abandoned is None else _undoing(abandoned)
+    return await get_writer("default").run(lambda _cursor: step(), full=full, abandoned=undo)
+
+
+def _undoing(abandoned: Callable[[T], object]) -> Callable[[T], Operation[object]]:
+    return lambda result: lambda _cursor: abandoned(result)
 
 
 async def content(step: Callable[[], T]) -> T:

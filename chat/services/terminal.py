@@ -7,6 +7,7 @@ told and does nothing. The other order could lose it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 from django.db.backends.utils import CursorWrapper
 
 from agents.choices import ParkedState, RunState
+from agents.errors import DamagedContent
 from agents.models import Approval, ParkedCall, Run
 from agents.services.containment import LIVE_APPROVALS, void_approvals
 from agents.writer import get_writer
@@ -26,8 +28,6 @@ from chat.words import in_words
 
 logger = logging.getLogger(__name__)
 
-#: Runs that one round of the sweep looks at.
-BATCH = 200
 Event = tuple[str, bytes]
 
 
@@ -80,11 +80,12 @@ def _composed(run_id: UUID) -> tuple[Run, Event | None] | None:
 
 
 def _thread_id_of(run: Run, thread: Thread) -> str:
-    """The thread's id as the run's own request spelled it."""
+    """The thread's id as the run's own request spelled it, if that can be read."""
     if thread.client_id != str(thread.id):
-        started = entry_of(run.organization_id, run.session_id, run.id, "RUN_STARTED")
-        if started is not None:
-            return str(started.data()["threadId"])
+        with suppress(DamagedContent):
+            started = entry_of(run.organization_id, run.session_id, run.id, "RUN_STARTED")
+            if started is not None:
+                return str(started.data()["threadId"])
     return thread.client_id
 
 
@@ -150,23 +151,29 @@ def _mark(run_id: UUID, _cursor: CursorWrapper) -> None:
 
 
 def sweep_ends() -> int:
-    """Tell the ends that a crash or a containment left untold. A sweep; runs in a thread."""
+    """Tell the ends that a crash or a containment left untold. A sweep; runs in a thread.
+
+    An end that cannot be told now stands in the way of no other.
+    """
     told = 0
     untold = Run.objects.filter(terminal_logged=False).exclude(state=RunState.RUNNING)
-    for run_id in untold.order_by("created_at").values_list("id", flat=True)[:BATCH]:
-        composed = _composed(run_id)
-        if composed is None:
-            continue
-        run, event = composed
-        writer = get_writer("default")
+    for run_id in list(untold.order_by("created_at").values_list("id", flat=True)):
         try:
-            if run.state != RunState.INTERRUPTED:
-                writer.run_sync(partial(_abandon, run_id))
-            if event is not None:
-                log.append_sync(place_of(run), [event], "end")
-        except log.LogClosed:
-            logger.warning("the end of run %s cannot be told in its session", run_id)
-            continue
-        writer.run_sync(partial(_mark, run_id))
-        told += 1
+            told += _tell(run_id)
+        except Exception as error:  # noqa: BLE001 - the next round tries it again
+            logger.warning("the end of run %s was not told: %s", run_id, type(error).__name__)
     return told
+
+
+def _tell(run_id: UUID) -> bool:
+    composed = _composed(run_id)
+    if composed is None:
+        return False
+    run, event = composed
+    writer = get_writer("default")
+    if run.state != RunState.INTERRUPTED:
+        writer.run_sync(partial(_abandon, run_id))
+    if event is not None:
+        log.append_sync(place_of(run), [event], "end")
+    writer.run_sync(partial(_mark, run_id))
+    return True

@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.utils import timezone
+
 from agents import clock
 from agents.choices import ParkedState, RunState
 from agents.errors import NotFound, RunActive
@@ -57,11 +59,11 @@ def _mark_erased(caller: Caller, client_id: str) -> UUID:
         raise RunActive
     thread.deleted_at = clock.database_now()
     thread.save(update_fields=["deleted_at"])
+    runs.filter(terminal_logged=False).update(terminal_logged=True)
     void_approvals("erased", thread_id=thread_id)
     ParkedCall.objects.filter(run__thread_id=thread_id, state=ParkedState.WAITING).update(
         state=ParkedState.VOID
     )
-    runs.filter(terminal_logged=False).update(terminal_logged=True)
     append_audit(
         actor=Actor(kind="principal", id=str(caller.principal)),
         organization_id=thread.organization_id,
@@ -75,27 +77,45 @@ def _mark_erased(caller: Caller, client_id: str) -> UUID:
 
 
 def erase_content(thread_ids: Sequence[UUID]) -> None:
-    """Delete the sealed texts of threads that are marked as erased. Safe to repeat."""
+    """Delete the sealed texts of threads that are marked as erased. Safe to repeat.
+
+    A blob that anybody put since the names were read may belong to a living thread: it stays.
+    """
+    before = timezone.now()
     named = content_of_erased(thread_ids)
-    _delete(thread_ids, named)
+    _delete(thread_ids, named, before)
 
 
 @durable(using="content")
-def _delete(thread_ids: Sequence[UUID], named: dict[str, set[tuple[UUID, str]]]) -> None:
+def _delete(
+    thread_ids: Sequence[UUID], named: dict[str, set[tuple[UUID, str]]], before: dt.datetime
+) -> None:
     SessionEvent.objects.filter(thread_id__in=thread_ids).delete()
     ThreadText.objects.filter(id__in=thread_ids).delete()
     for kind, addresses in named.items():
         for organization_id, digest in addresses:
-            Blob.objects.filter(organization_id=organization_id, kind=kind, digest=digest).delete()
+            Blob.objects.filter(
+                organization_id=organization_id, kind=kind, digest=digest, touched_at__lt=before
+            ).delete()
 
 
-def sweep_erased() -> int:
-    """Repeat recent erasures. A sweep."""
+def sweep_erased() -> bool:
+    """Repeat the recent erasures if content of theirs is still there, or came afterwards."""
     since = clock.database_now() - REPEATED_FOR
     recent = list(Thread.objects.filter(deleted_at__gt=since).values_list("id", flat=True)[:BATCH])
-    left = set(
-        SessionEvent.objects.filter(thread_id__in=recent).values_list("thread_id", flat=True)
-    ) | set(ThreadText.objects.filter(id__in=recent).values_list("id", flat=True))
+    left = (
+        SessionEvent.objects.filter(thread_id__in=recent).exists()
+        or ThreadText.objects.filter(id__in=recent).exists()
+        or _are_blobs_left(recent)
+    )
     if left:
-        erase_content(list(left))
-    return len(left)
+        erase_content(recent)
+    return left
+
+
+def _are_blobs_left(thread_ids: Sequence[UUID]) -> bool:
+    for kind, addresses in content_of_erased(thread_ids).items():
+        blobs = Blob.objects.filter(kind=kind, digest__in=[digest for _, digest in addresses])
+        if not addresses.isdisjoint(blobs.values_list("organization_id", "digest")):
+            return True
+    return False

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agents.errors import DamagedContent, DomainError
+from agents.errors import DamagedContent, DomainError, Forbidden
 from agents.models import Agent
 from agents.pages import PageRequest, done, member_page
 from agents.selectors.names import person_name
 from definitions.canonical import INSTRUCTIONS_LIMIT, Definition
 from definitions.errors import DraftChanged
-from definitions.forms import DraftForm
+from definitions.forms import DraftForm, NewAgentForm
 from definitions.models import Draft
-from definitions.pages.common import Context, address_of, field_of, managed_agent
+from definitions.pages.common import Context, address_of, field_of, managed_agent, show_dialog
 from definitions.selectors import draft_of, editor, open_draft, versions_of
-from definitions.services.drafts import save_draft
+from definitions.services.drafts import create_agent, save_draft
 
 
 @member_page
@@ -29,7 +30,37 @@ def agents(request: PageRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     found = editor.managed_agents(request.frame.actor, query)
     lines = editor.agent_lines(found, request.frame.environment)
-    return render(request, "definitions/agents.html", {"agents": lines, "query": query})
+    context = {
+        "agents": lines,
+        "query": query,
+        "may_create": editor.own_teams(request.frame.actor).exists(),
+    }
+    return render(request, "definitions/agents.html", context)
+
+
+@member_page
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_agent(request: PageRequest) -> HttpResponse:
+    """Make an agent in one of the person's teams; it then shows its empty draft."""
+    teams = editor.own_teams(request.frame.actor)
+    if not teams.exists():
+        raise Forbidden("Agent managers with a team create agents.")
+    if request.method != "POST":
+        return _show_new(request, NewAgentForm(teams))
+    form = NewAgentForm(teams, request.POST)
+    if not form.is_valid():
+        return _show_new(request, form, status=422)
+    try:
+        made = create_agent(actor=request.frame.actor, **form.cleaned_data)
+    except DomainError as error:
+        form.add_error(field_of(form, error), error.detail)
+        return _show_new(request, form, status=422)
+    messages.success(request, f"{made.name} is created. Write its instructions, then publish.")
+    return done(request, address_of("agent", made, request.frame.environment))
+
+
+def _show_new(request: PageRequest, form: NewAgentForm, *, status: int = 200) -> HttpResponse:
+    return show_dialog(request, "new_agent", {"form": form}, status=status)
 
 
 @member_page

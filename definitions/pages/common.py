@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -32,3 +34,12 @@ def field_of(form: Any, error: DomainError) -> str | None:
     """The form field that a refusal is about, if it names one."""
     field = error.extra.get("field")
     return field if field in form.fields else None
+
+
+def show_dialog(request: PageRequest, name: str, context: Context, *, status: int) -> HttpResponse:
+    """A dialog's content for htmx; the same as a page of its own without."""
+    if request.htmx:
+        return render(
+            request, f"definitions/_{name}.html", context | {"heading": "h2"}, status=status
+        )
+    return render(request, f"definitions/{name}.html", context | {"heading": "h1"}, status=status)

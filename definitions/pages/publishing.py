@@ -7,7 +7,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
 from agents.errors import DomainError, NotFound
@@ -16,7 +15,7 @@ from agents.pages import PageRequest, done, member_page
 from agents.selectors.identity import environment_by_slug
 from definitions.forms import PublishForm, RationaleForm, UnpublishForm
 from definitions.models import Version
-from definitions.pages.common import Context, address_of, field_of, managed_agent
+from definitions.pages.common import Context, address_of, field_of, managed_agent, show_dialog
 from definitions.selectors import editor, versions_of
 from definitions.selectors.publishing import Preview, preview_draft, preview_version
 from definitions.services.publishing import publish_draft, publish_version, unpublish
@@ -91,7 +90,7 @@ def _show_publish(
         "key": key,
         "environments": request.frame.environments,
     }
-    return _show_dialog(request, "publish", context, status=status)
+    return show_dialog(request, "publish", context, status=status)
 
 
 @member_page
@@ -129,13 +128,4 @@ def _show_unpublish(
         "form": form,
         "live": editor.live_parts(agent, environment),
     }
-    return _show_dialog(request, "unpublish", context, status=status)
-
-
-def _show_dialog(request: PageRequest, name: str, context: Context, *, status: int) -> HttpResponse:
-    """A dialog's content for htmx; the same as a page of its own without."""
-    if request.htmx:
-        return render(
-            request, f"definitions/_{name}.html", context | {"heading": "h2"}, status=status
-        )
-    return render(request, f"definitions/{name}.html", context | {"heading": "h1"}, status=status)
+    return show_dialog(request, "unpublish", context, status=status)

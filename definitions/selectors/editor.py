@@ -6,6 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -19,6 +20,7 @@ from agents.models import (
     Environment,
     Grant,
     Run,
+    Team,
     Tool,
     VirtualModel,
 )
@@ -27,6 +29,7 @@ from agents.selectors.identity import visible_agents
 from agents.selectors.names import person_name
 from agents.services.containment import LIVE_APPROVALS
 from definitions.models import Draft, Publication
+from definitions.selectors.history import places_published
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,12 @@ def managed_agents(actor: Actor, query: str = "") -> QuerySet[Agent]:
     return agents.order_by("name")
 
 
+def own_teams(actor: Actor) -> QuerySet[Team]:
+    """The teams in which this actor may create agents."""
+    teams = Team.objects.filter(organization_id=actor.organization_id, id__in=actor.team_ids)
+    return teams.order_by("name") if actor.is_manager else teams.none()
+
+
 def agent_lines(agents: Iterable[Agent], environment: Environment) -> list[AgentLine]:
     """Each agent with its state in one environment, in a constant number of queries."""
     listed = list(agents)
@@ -69,13 +78,20 @@ def agent_lines(agents: Iterable[Agent], environment: Environment) -> list[Agent
         slot.agent_id: slot
         for slot in AgentEnvironment.objects.filter(agent__in=listed, environment=environment)
     }
+    published = places_published(agent.id for agent in listed)
     drafts = dict(Draft.objects.filter(agent__in=listed).values_list("agent_id", "digest"))
     return [
         AgentLine(
             agent.name,
             agent.slug,
             agent.team.name,
-            _state(agent, environment.slug, slots.get(agent.id), drafts.get(agent.id, "")),
+            _state(
+                agent,
+                environment.slug,
+                slots.get(agent.id),
+                drafts.get(agent.id, ""),
+                was_published=(agent.id, environment.id) in published,
+            ),
         )
         for agent in listed
     ]
@@ -87,14 +103,16 @@ def _state(
     slot: AgentEnvironment | None,
     draft_digest: str,
     publication: Publication | None = None,
+    *,
+    was_published: bool,
 ) -> State:
     version = None if slot is None else slot.published_number
     return State(
         slug=slug,
         version=version,
-        contained=slot is not None
-        and slot.state == EnvironmentState.CONTAINED
-        and slot.generation > 0,
+        contained=was_published
+        and slot is not None
+        and slot.state == EnvironmentState.CONTAINED,
         changed=slot is not None and version is not None and slot.published_digest != draft_digest,
         suspended=agent.status == Status.SUSPENDED,
         changed_at=None if publication is None else publication.published_at,
@@ -109,8 +127,16 @@ def states_of(agent: Agent, draft: Draft, environments: Sequence[Environment]) -
         publication.environment_id: publication
         for publication in agent.publications.select_related("published_by")
     }
+    published = places_published([agent.id])
     return [
-        _state(agent, e.slug, slots.get(e.id), draft.digest, publications.get(e.id))
+        _state(
+            agent,
+            e.slug,
+            slots.get(e.id),
+            draft.digest,
+            publications.get(e.id),
+            was_published=(agent.id, e.id) in published,
+        )
         for e in environments
     ]
 
@@ -205,16 +231,21 @@ def _granted(agent: Agent, column: str) -> dict[UUID, set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What an Unpublish would end."""
+    """What an Unpublish or a suspension would end."""
 
     keys: int
     runs: int
     approvals: int
 
 
-def live_parts(agent: Agent, environment: Environment) -> Live:
-    """Count what an Unpublish would end now; what it really ended, it says itself."""
-    where = {"agent": agent, "environment": environment}
+def live_parts(agent: Agent, environment: Environment | None = None) -> Live:
+    """Count what an Unpublish there would end now, or (without a place) a suspension.
+
+    What it really ended, it says itself.
+    """
+    where: dict[str, Any] = {"agent": agent}
+    if environment is not None:
+        where["environment"] = environment
     return Live(
         keys=AgentKey.objects.filter(**where, kind="managed", revoked_at__isnull=True).count(),
         runs=Run.objects.filter(**where, state=RunState.RUNNING).count(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from pathlib import Path
@@ -22,6 +23,9 @@ RATES: Final = {
     "cache_write_rate": 100_000,
 }
 KEY_FILE: Final = "demo_tools_key"
+#: The ports that the seed wrote into the provider and the connector, in the data directory.
+PORTS_FILE: Final = "demo_ports.json"
+PORT_FIELDS: Final = ("demo_model_port", "demo_tools_port")
 
 
 def model_base_url(config: Config) -> str:
@@ -31,6 +35,28 @@ def model_base_url(config: Config) -> str:
 
 def tools_url(config: Config) -> str:
     return f"http://127.0.0.1:{config.demo_tools_port}/mcp"
+
+
+def keep_ports(config: Config) -> None:
+    """Remember, when the demo is seeded, where its rows say that its servers are."""
+    path = config.data_dir / PORTS_FILE
+    path.unlink(missing_ok=True)
+    _write_private(path, json.dumps({name: getattr(config, name) for name in PORT_FIELDS}))
+
+
+def with_kept_ports(config: Config) -> Config:
+    """*config* with the seeded demo's ports, unless the environment names others.
+
+    A later serve under another PORT would otherwise start the servers where no row looks for them.
+    """
+    try:
+        kept = json.loads((config.data_dir / PORTS_FILE).read_text(encoding="utf-8"))
+        ports = {name: int(kept[name]) for name in PORT_FIELDS}
+    except (OSError, ValueError, KeyError, TypeError):
+        return config
+    return config.model_copy(
+        update={n: port for n, port in ports.items() if n not in config.model_fields_set}
+    )
 
 
 def tools_key(config: Config) -> str:

@@ -85,7 +85,10 @@ def seed_demo(stdout: TextIO) -> None:
         print("\nA demo organization was made. These passwords are shown once:", file=stdout)
         for name, password in passwords.items():
             print(f"  {name:<8}  {password}", file=stdout)
-        print("Lost one? `python manage.py changepassword NAME` sets another.\n", file=stdout)
+        print(
+            "Lost one? `.venv/bin/python manage.py changepassword NAME` sets another.\n",
+            file=stdout,
+        )
 
 
 def _seed(config: Config) -> dict[str, str]:

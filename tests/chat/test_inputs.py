@@ -72,6 +72,9 @@ def test_malformed_bodies(http: httpx.Client, content: bytes, status: int, code:
         body(threadId="x" * 129),
         body(threadId="a\x00b"),
         body(threadId="a\nb"),
+        body(threadId="some words"),
+        body(threadId="caf\u00e9"),
+        body(runId="some words"),
         body(runId="x" * 129),
         body(messages="hi"),
         body(messages=[{"role": "user", "content": "no id"}]),
@@ -188,13 +191,13 @@ def test_a_thread_id_of_any_spelling_is_the_principals_own(desk: Desk) -> None:
     """Ids that are no UUIDs are mapped per principal and echoed as they came."""
     desk.provider.script(text("to alice"), text("to bob"), text("again"))
     alice, bob = desk.end_user("alice"), desk.end_user("bob")
-    mine = alice.send("Hi", thread="chat 1", run="r")
-    his = bob.send("Hi", thread="chat 1", run="r")
-    assert mine.last["threadId"] == his.last["threadId"] == "chat 1"
-    assert alice.thread("chat 1")["id"] != bob.thread("chat 1")["id"]
-    assert alice.send("More", thread="chat 1").text == "again"
-    assert len(alice.thread("chat 1")["messages"]) == 4
-    ours = alice.thread("chat 1")["id"]
+    mine = alice.send("Hi", thread="chat-1", run="r")
+    his = bob.send("Hi", thread="chat-1", run="r")
+    assert mine.last["threadId"] == his.last["threadId"] == "chat-1"
+    assert alice.thread("chat-1")["id"] != bob.thread("chat-1")["id"]
+    assert alice.send("More", thread="chat-1").text == "again"
+    assert len(alice.thread("chat-1")["messages"]) == 4
+    ours = alice.thread("chat-1")["id"]
     desk.provider.script(text("by our id"))
     assert alice.send("More", thread=ours).last["threadId"] == ours
     upper = str(uuid.uuid4()).upper()

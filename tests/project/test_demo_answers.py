@@ -97,6 +97,7 @@ def test_what_was_asked_for_comes_first(shop: Shop, question: str, first: str) -
     ("value", "expected"),
     [
         ({"posted": True}, "Posted yes."),
+        ({"parcel": 5, "state": "sorted", "left": 0}, "Parcel 5 is sorted."),
         (
             {"order": 5, "sent_at": "2026-02-03T04:05:06+00:00"},
             "Order 5: sent at 3 Feb 2026, 04:05 UTC.",

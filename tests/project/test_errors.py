@@ -236,6 +236,16 @@ def test_the_documentation_is_for_people_with_a_session(world: World) -> None:
     assert member.get("/api/openapi.json").json()["info"]["title"] == "Mandate"
 
 
+def test_a_browser_that_asks_for_the_documentation_is_led_to_sign_in(world: World) -> None:
+    browser = Client(headers={"Accept": "text/html,application/xhtml+xml"})
+    led = browser.get("/api/docs?x=1")
+    assert (led.status_code, led["Location"]) == (302, "/sign-in/?next=/api/docs%3Fx%3D1")
+    assert "no-store" in led["Cache-Control"]
+    problem_of(browser.get("/api/openapi.json"), 401, "unauthenticated")
+    browser.force_login(world.member_user)
+    assert b"swagger-ui" in browser.get("/api/docs").content
+
+
 def test_every_operation_has_a_name_of_its_own_and_may_answer_a_problem() -> None:
     document = api.get_openapi_schema(path_prefix="")
     operations = [

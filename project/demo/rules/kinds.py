@@ -71,10 +71,9 @@ def _part_of_mail(text: str) -> str:
 
 def kind_of(name: str, schema: dict[str, Any]) -> str:
     """What a property wants: decided by its name, and by its description where that is silent."""
-    if schema_type(schema) == "string" and split_name(name).casefold().split()[-1:] != []:
-        last = split_name(name).casefold().split()[-1]
-        if last in _BODY_NAMES:
-            return "body"
+    last = split_name(name).casefold().split()[-1:]
+    if schema_type(schema) == "string" and _BODY_NAMES & set(last):
+        return "body"
     for text in (split_name(name), schema.get("description", "")):
         about = {meaning(word) for word in plain_words(text)}
         if schema_type(schema) in {"integer", "number"}:

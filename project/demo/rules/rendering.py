@@ -137,21 +137,28 @@ def _label(key: str) -> str:
 
 
 def _subject(item: Item) -> tuple[str, set[str]]:
-    """Which thing it is, and the part that says so."""
+    """Which thing it is, and the part that says so.
+
+    Where a thing has a state, its first whole number is taken for its number: "parcel 7".
+    """
+    has_state = any(map(is_state, item))
     for key, value in item.items():
-        if is_identity(key, value):
-            noun = _noun({key: value})
-            return f"{noun.capitalize() if noun != 'result' else 'Number'} {value}", {key}
+        is_number = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if is_identity(key, value) or (has_state and is_number and not is_money(key)):
+            noun = _own_words(key)
+            return f"{noun.capitalize() or 'Number'} {value}", {key}
     return "", set()
 
 
 def _noun(item: Item) -> str:
     """What one thing is called, by the name of its number."""
-    for key, value in item.items():
-        if is_identity(key, value):
-            words = [w for w in _label(key).split() if w not in {"id", "number", "no", "ref"}]
-            return " ".join(words) or "result"
-    return "result"
+    keys = (key for key, value in item.items() if is_identity(key, value))
+    return next((_own_words(key) for key in keys if _own_words(key)), "result")
+
+
+def _own_words(key: str) -> str:
+    """``order_id`` -> ``order``."""
+    return " ".join(w for w in _label(key).split() if w not in {"id", "number", "no", "ref"})
 
 
 def _is_left_out(key: str, value: Any, *, brief: bool = True) -> bool:

@@ -21,9 +21,10 @@ from django.db import connections
 from agents import digests, keyring, writer
 from agents.errors import DomainError
 from agents.services import boots
-from project.config import Config
+from project import served
+from project.config import HIGHEST_PORT, Config
 from project.demo import addresses
-from project.demo.seed import installation_is_empty, seed_demo
+from project.demo.seed import PEOPLE, installation_is_empty, seed_demo
 from project.household import Household
 from project.processes import WORKER_PID_FILE, installation_id, members, runs_here, runtime_place
 
@@ -34,13 +35,18 @@ PORT_GRACE_SECONDS: Final = 3.0
 
 class Command(BaseCommand):
     help = "Prepare this installation and run all of it until Ctrl-C."
+    _seeded = False
 
     def handle(self, *args: Any, **options: Any) -> None:
-        config: Config = settings.CONFIG
+        config = addresses.with_kept_ports(settings.CONFIG)
         with only_one(config.data_dir):
             check_ports(config)
             self._prepare(config)
-            self._run(config)
+            served.record(config)
+            try:
+                self._run(config)
+            finally:
+                served.forget(config)
 
     def _prepare(self, config: Config) -> None:
         """Bring both stores, the key ring and the demo to where the processes need them."""
@@ -58,6 +64,8 @@ class Command(BaseCommand):
             digests.warm()
             if config.mandate_demo and installation_is_empty():
                 seed_demo(sys.stdout)
+                addresses.keep_ports(config)
+                self._seeded = True
         except DomainError as problem:
             raise CommandError(problem.detail) from problem
         self.stdout.write("The databases and the key ring are in order.")
@@ -72,13 +80,26 @@ class Command(BaseCommand):
         gc.freeze()
         household = Household(
             members(config, settings.OUTGOING_ALLOWED),
-            when_ready=lambda: _say(f"Mandate is ready on {config.public_address}"),
+            when_ready=lambda: _say(self._welcome(config)),
         )
         household.loop()
         if household.fallen:
             names = ", ".join(f"{name} ({code})" for name, code in household.fallen.items())
             raise CommandError(f"Ended by itself: {names}. Everything else was stopped.")
         _say("Mandate has stopped.")
+
+    def _welcome(self, config: Config) -> str:
+        """What a person needs once everything answers: where, who, and how to end it."""
+        lines = ["", f"Mandate is ready on {config.public_address}"]
+        if config.mandate_demo:
+            people = ", ".join(person.username for person in PEOPLE)
+            once = "stand above, this once" if self._seeded else "were shown at the first start"
+            lines += [
+                f"  People     {people}; their passwords {once}",
+                f"  The shop   http://127.0.0.1:{config.demo_tools_port}/",
+            ]
+        lines += [f"  Data       {config.data_dir}", "  Stop       Ctrl-C", ""]
+        return "\n".join(lines)
 
 
 def close_connections() -> None:
@@ -105,21 +126,23 @@ def only_one(data_dir: Path) -> Iterator[None]:
 
 def check_ports(config: Config) -> None:
     """Refuse when a needed port is taken, naming it and the variable that moves it."""
-    wanted = [(config.bind, config.port, "PORT")]
+    wanted = [(config.bind, config.port, "PORT={}")]
     if runs_here(config):
         host, port = runtime_place(config)
-        wanted.append((host, port, "RUNTIME_URL"))
+        shown = f"[{host}]" if ":" in host else host
+        wanted.append((host, port, f"RUNTIME_URL=http://{shown}:{{}}"))
     if addresses.uses_demo_model(config):
-        wanted.append(("127.0.0.1", config.demo_model_port, "DEMO_MODEL_PORT"))
+        wanted.append(("127.0.0.1", config.demo_model_port, "DEMO_MODEL_PORT={}"))
     if config.mandate_demo:
-        wanted.append(("127.0.0.1", config.demo_tools_port, "DEMO_TOOLS_PORT"))
+        wanted.append(("127.0.0.1", config.demo_tools_port, "DEMO_TOOLS_PORT={}"))
     deadline = time.monotonic() + PORT_GRACE_SECONDS
     with ExitStack() as held:  # All at once, so that two equal settings are noticed too.
-        for host, port, variable in wanted:
-            while not _try_to_hold(held, host, port, variable):
+        for host, port, setting in wanted:
+            while not _try_to_hold(held, host, port, setting.partition("=")[0]):
                 if time.monotonic() > deadline:
+                    other = setting.format(port + 20 if port + 20 <= HIGHEST_PORT else port - 20)
                     raise CommandError(
-                        f"Port {port} is in use. Free it, or set {variable} to another one."
+                        f"Port {port} is in use. Free it, or set another one: {other}"
                     )
                 time.sleep(0.2)
 

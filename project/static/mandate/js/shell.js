@@ -63,10 +63,10 @@ function tell(text) {
   const notice = template.content.firstElementChild.cloneNode(true);
   notice.querySelector("[data-slot=text]").textContent = text;
   const open = dialog?.open ? dialog.querySelector(".dialog-body") : null;
-  (open ?? document.querySelector(".notices")).prepend(notice);
+  (open ?? document.querySelector(".notices"))?.prepend(notice);
 }
 /** What asks by itself, unasked, does not complain either. */
-const isQuiet = (event) => event.target.matches(".rail-count");
+const isQuiet = (event) => event.target.matches(".rail-count, #agent-live");
 document.addEventListener("mandate:refused", (event) => tell(event.detail.text));
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;

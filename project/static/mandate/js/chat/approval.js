@@ -25,6 +25,19 @@ function clock(date) {
   return `expires in ${countdown(date)}`;
 }
 
+function kindOf(about) {
+  if (Array.isArray(about?.enum)) return `one of ${about.enum.map((one) => visible(JSON.stringify(one))).join(", ")}`;
+  return visible([about?.type ?? []].flat().join(" or "));
+}
+
+/** Something of the right type to start from. */
+function firstValue(about) {
+  if (about?.default !== undefined) return about.default;
+  if (about?.enum?.length) return about.enum[0];
+  const kind = [about?.type].flat().find((one) => one !== "null");
+  return { string: "", number: 0, integer: 0, boolean: false, array: [], object: {} }[kind] ?? null;
+}
+
 export class ApprovalCard extends EventTarget {
   /** Events: "decide" (this.decision is set), "undo", "expire". */
   constructor(interrupt, root = make()) {
@@ -69,19 +82,29 @@ export class ApprovalCard extends EventTarget {
       if (button) this.#act(button.dataset.do);
     });
     this.root.addEventListener("keydown", (event) => {
-      const typing = event.target.matches("textarea, input");
+      const typing = event.target.closest("textarea, input, select, [contenteditable]");
+      const plain = !event.ctrlKey && !event.metaKey && !event.altKey && !event.shiftKey;
+      // A key that is held down decides one card, not the next one that gets the focus.
+      if (event.repeat) return;
       if (event.key === "Escape" && this.mode !== "ask" && this.open) {
         event.stopPropagation();
         this.#act("back");
       } else if (typing && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
         this.#act(this.mode);
-      } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey && this.open && KEYS[event.key.toLowerCase()]) {
+      } else if (!typing && plain && this.open && this.mode === "ask" && KEYS[event.key.toLowerCase()]) {
         event.preventDefault();
         this.#act(KEYS[event.key.toLowerCase()]);
       }
     });
-    slot(this.root, "json").addEventListener("input", () => this.#check());
+    slot(this.root, "json").addEventListener("input", () => {
+      this.#say("problem", "");
+      this.#check();
+    });
+  }
+
+  #button(name) {
+    return this.root.querySelector(`[data-do="${name}"]`);
   }
 
   #act(what) {
@@ -89,8 +112,8 @@ export class ApprovalCard extends EventTarget {
       this.decision = null;
       this.#reopen();
       this.dispatchEvent(new Event("undo"));
-    } else if (!this.open) {
-      return;
+    } else if (!this.open || this.#button(what).hidden) {
+      return; // only what the card shows can be done
     } else if (what === "back") {
       this.#show("ask");
       this.root.focus();
@@ -111,11 +134,12 @@ export class ApprovalCard extends EventTarget {
   #show(mode) {
     const { root } = this;
     this.mode = mode;
+    root.dataset.mode = mode;
     const json = slot(root, "json");
     if (mode === "edit" && !json.value) json.value = pretty(this.call.arguments ?? {});
     slot(root, "edit").hidden = mode !== "edit";
     slot(root, "deny").hidden = mode !== "deny";
-    const button = (name) => root.querySelector(`[data-do="${name}"]`);
+    const button = (name) => this.#button(name);
     button("approve").hidden = mode !== "ask";
     button("edit").hidden = mode === "deny";
     button("deny").hidden = mode === "edit";
@@ -125,7 +149,40 @@ export class ApprovalCard extends EventTarget {
     button("deny").firstElementChild.textContent = mode === "deny" ? "Deny this call" : "Deny";
     for (const name of ["edit", "deny"]) button(name).querySelector("kbd").hidden = mode === name;
     if (mode === "edit") this.#check();
-    if (mode !== "ask") slot(root, mode === "edit" ? "json" : "reason").focus();
+    if (mode !== "ask") {
+      const field = slot(root, mode === "edit" ? "json" : "reason");
+      field.focus({ preventScroll: true });
+      field.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** What the tool would also take: fields of its schema that the arguments do not set. */
+  #offer(value) {
+    const { properties = {}, required = [] } = this.call.schema ?? {};
+    const missing = Object.entries(properties).filter(([name]) => !Object.hasOwn(value, name));
+    const box = slot(this.root, "fields");
+    box.hidden = !missing.length;
+    box.querySelector("ul").replaceChildren(...missing.map(([name, about]) => {
+      const kind = [kindOf(about), required.includes(name) ? "required" : ""].filter(Boolean).join(", ");
+      const add = el("button", { class: "button button-small", type: "button", onclick: () => this.#add(name, about) }, icon("plus"), el("span", {}, "Add ", el("span", { class: "mono" }, visible(name))));
+      return el("li", {}, add, el("span", { class: "grow" }, [kind, visible(about?.description ?? "")].filter(Boolean).join(" · ")));
+    }));
+  }
+
+  /** Put a field into the arguments and select its value, to be typed over. */
+  #add(name, about) {
+    const json = slot(this.root, "json");
+    const value = JSON.parse(json.value);
+    const written = JSON.stringify(firstValue(about));
+    value[name] = firstValue(about);
+    json.value = pretty(value);
+    this.#say("problem", "");
+    this.#check();
+    const start = json.value.length - "\n}".length - written.length;
+    const quoted = written.startsWith('"') ? 1 : 0;
+    json.focus({ preventScroll: true });
+    json.setSelectionRange(start + quoted, start + written.length - quoted);
+    json.scrollIntoView({ block: "nearest" });
   }
 
   /** The edited arguments, or null while they are no JSON object. */
@@ -144,11 +201,13 @@ export class ApprovalCard extends EventTarget {
     const diff = slot(this.root, "diff");
     if (wrong) {
       diff.hidden = true;
+      slot(this.root, "fields").hidden = true;
       return null;
     }
     const lines = diffLines(this.call.arguments ?? {}, value);
     diff.hidden = lines.every((one) => one.kind === "same");
     diff.replaceChildren(...diffNodes(lines));
+    this.#offer(value);
     return value;
   }
 

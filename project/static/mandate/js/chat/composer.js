@@ -4,7 +4,8 @@ import { slot } from "../dom.js";
 const LIMIT = 65_536;
 
 export class Composer {
-  constructor(root, { send, stop }) {
+  /** `draftKey()` names where unsent text is kept in this window's storage. */
+  constructor(root, { send, stop, draftKey }) {
     this.form = slot(root, "compose");
     this.input = slot(root, "input");
     this.sendButton = slot(root, "send");
@@ -15,11 +16,13 @@ export class Composer {
     this.plainHint = this.hint.textContent;
     this.onSend = send;
     this.onStop = stop;
+    this.draftKey = draftKey;
     this.running = false;
     this.queued = "";
+    this.closed = "";
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); });
     this.input.addEventListener("keydown", (event) => this.#key(event));
-    this.input.addEventListener("input", () => this.#measure());
+    this.input.addEventListener("input", () => { this.#measure(); this.remember(); });
     this.stopButton.addEventListener("click", () => this.onStop());
     this.queuedBox.addEventListener("click", (event) => {
       if (event.target.closest("[data-do=unqueue]")) this.unqueue();
@@ -44,16 +47,44 @@ export class Composer {
   #measure() {
     const bytes = new TextEncoder().encode(this.input.value).length;
     const over = bytes > LIMIT;
-    this.hint.textContent = over ? `This message has ${bytes.toLocaleString("en")} bytes; the limit is ${LIMIT.toLocaleString("en")}.` : this.plainHint;
+    this.hint.textContent = this.closed ? this.closed : over ? `This message has ${bytes.toLocaleString("en")} bytes; the limit is ${LIMIT.toLocaleString("en")}.` : this.plainHint;
     this.hint.classList.toggle("field-error", over);
-    this.sendButton.disabled = over;
+    this.sendButton.disabled = over || Boolean(this.closed);
     return !over;
+  }
+
+  /** Keep what is not sent yet, so that a reload does not lose it. */
+  remember() {
+    const text = [this.queued, this.input.value].filter(Boolean).join("\n\n");
+    try {
+      if (text) sessionStorage.setItem(this.draftKey(), text);
+      else sessionStorage.removeItem(this.draftKey());
+    } catch {
+      // storage is closed to us or full: the text lives as long as the page
+    }
+  }
+
+  restore() {
+    try {
+      this.input.value = sessionStorage.getItem(this.draftKey()) ?? this.input.value;
+    } catch {
+      // storage is closed to us
+    }
+    this.#measure();
+  }
+
+  /** Nothing can be said here; `text` tells why. Without text it is open again. */
+  close(text = "") {
+    this.closed = text;
+    this.input.disabled = Boolean(text);
+    this.#measure();
   }
 
   #submit() {
     const text = this.input.value.trim();
-    if (!text || !this.#measure()) return;
+    if (!text || this.closed || !this.#measure()) return;
     this.input.value = "";
+    this.remember();
     if (this.running) this.#queue(this.queued ? `${this.queued}\n\n${text}` : text);
     else this.onSend(text);
   }
@@ -61,6 +92,7 @@ export class Composer {
   #queue(text) {
     this.queued = text;
     this.queuedBox.hidden = !text;
+    this.remember();
     this.queuedBox.querySelector("span").textContent = text ? `Next: ${text}` : "";
   }
 
@@ -81,6 +113,7 @@ export class Composer {
   put(text) {
     this.input.value = this.input.value ? `${text}\n\n${this.input.value}` : text;
     this.#measure();
+    this.remember();
     this.input.focus();
   }
 

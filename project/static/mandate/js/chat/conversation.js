@@ -71,12 +71,22 @@ export class Conversation {
     this.jump.before(this.thinking);
     this.pinned = true;
     this.#reset();
-    this.scroll.addEventListener("scroll", () => {
-      this.pinned = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight < 48;
-      this.jump.hidden = this.pinned;
-    });
+    this.seen = { top: 0, height: 0 };
+    this.scroll.addEventListener("scroll", () => this.#scrolled());
     this.jump.addEventListener("click", () => this.toLatest());
-    new ResizeObserver(() => this.#follow()).observe(this.list);
+    const watch = new ResizeObserver(() => this.#follow());
+    watch.observe(this.list);
+    watch.observe(this.scroll);
+  }
+
+  /** Only a person scrolls up while nothing shrinks; that, and nothing else, lets go of the end. */
+  #scrolled() {
+    const { scrollTop: top, scrollHeight: height, clientHeight } = this.scroll;
+    const rest = height - top - clientHeight;
+    if (top < this.seen.top && height >= this.seen.height && rest > 1) this.pinned = false;
+    else if (rest < 48 && top >= this.seen.top) this.pinned = true;
+    this.seen = { top, height };
+    this.jump.hidden = this.pinned;
   }
 
   #reset() {
@@ -90,7 +100,12 @@ export class Conversation {
   }
 
   #follow() {
-    if (this.pinned) this.scroll.scrollTop = this.scroll.scrollHeight;
+    // Who edits or gives a reason keeps the field in view, whatever arrives below.
+    const writing = document.activeElement?.closest('.approval[data-state="open"]:is([data-mode="edit"], [data-mode="deny"])');
+    if (this.pinned && !writing) {
+      this.scroll.scrollTop = this.scroll.scrollHeight;
+      this.seen = { top: this.scroll.scrollTop, height: this.scroll.scrollHeight };
+    }
     this.jump.hidden = this.pinned;
   }
 
@@ -224,6 +239,11 @@ export class Conversation {
       if (line.state !== "running" && line.state !== "waiting") continue;
       line.setState(waiting.has(line.id) ? "waiting" : state);
     }
+  }
+
+  /** What was decided earlier stands beside its call. */
+  record(approvals) {
+    for (const approval of approvals) this.tools.get(approval.toolCallId)?.record(approval);
   }
 
   resumeTools() {

@@ -14,6 +14,18 @@ const ENDED = {
   run_ended: "The run ended, and this request with it. Nothing was done.",
 };
 
+/** How a decision or an end that the server knows of shows on a card. */
+function outcomeOf({ state, edited, reason, endedBy }) {
+  if (state === "denied") {
+    return [`You already denied this in another window.${reason ? ` Reason: ${reason}` : ""}`, { tone: "danger", mark: "ban", pill: "denied", pillTone: "pill-danger" }];
+  }
+  if (state === "expired") return ["This request expired. Nothing was done.", { mark: "clock", pill: "expired" }];
+  if (state === "void") return [ENDED[endedBy] ?? "The request ended. Nothing was done.", {}];
+  const unsure = state === "uncertain" ? " Whether the call was carried out is not known." : "";
+  const how = edited ? " with edited arguments" : "";
+  return [`You already approved this${how} in another window.${unsure}`, { tone: "good", mark: "circle-check", pill: "approved", pillTone: "pill-good" }];
+}
+
 /** What a card says after the server refused a decision with 409: who or what was first. */
 function endedText({ extra, code, message }) {
   if (code === "approval_expired") return "It expired before your decision arrived. Nothing was done.";
@@ -33,10 +45,14 @@ function refusedText({ code, extra, message }) {
 }
 
 export class Decisions {
-  /** `submit(resume)` resolves when the decisions are taken, or throws a Problem. */
-  constructor({ cards, submit, onend = () => {}, link = () => null }) {
+  /**
+   * `submit(resume)` resolves when the decisions are taken, or throws a Problem.
+   * `thread()` resolves to the conversation as the server has it.
+   */
+  constructor({ cards, submit, thread, onend = () => {}, link = () => null }) {
     this.cards = cards;
     this.submit = submit;
+    this.thread = thread;
     this.onend = onend;
     this.link = link;
     this.text = el("span", { class: "grow" });
@@ -66,6 +82,38 @@ export class Decisions {
     this.#ended();
   }
 
+  /** Ended by a suspension of the agent. */
+  settleSuspended() {
+    if (this.alive.length) this.settleAll(ENDED.suspended);
+  }
+
+  /** Settle what the server says has ended meanwhile. True when it could be asked. */
+  async sync() {
+    let thread;
+    try {
+      thread = await this.thread();
+    } catch {
+      return false;
+    }
+    const open = new Set(thread.interrupts.map((interrupt) => interrupt.id));
+    const ended = new Map(thread.approvals.map((approval) => [approval.id, approval]));
+    for (const card of this.alive) {
+      const { id } = card.interrupt;
+      if (open.has(id) || !ended.has(id)) continue;
+      const [text, look] = outcomeOf(ended.get(id));
+      card.settle(text, { ...look, link: this.link(card) });
+    }
+    return true;
+  }
+
+  /** The same, for somebody who is not deciding right now. */
+  async refresh() {
+    if (!this.alive.length || this.alive.some((card) => card.root.dataset.state === "busy")) return;
+    await this.sync();
+    this.#count();
+    this.#ended();
+  }
+
   #decided(card) {
     if (this.alive.length === 1) {
       this.#send();
@@ -88,23 +136,27 @@ export class Decisions {
 
   async #send() {
     const sent = this.alive;
+    // The button that was pressed is about to go: a card that stays takes the focus.
+    if (this.bar.contains(document.activeElement)) sent[0].root.focus({ preventScroll: true });
     this.bar.hidden = true;
     sent.forEach((card) => card.busy());
     try {
       await this.submit(sent.map((card) => card.resume()));
       sent.forEach((card) => card.settleDecided(this.link(card)));
     } catch (problem) {
-      this.#refused(sent, problem);
+      await this.#refused(sent, problem);
     }
     this.#count();
     this.#ended();
   }
 
-  #refused(sent, problem) {
+  /** One refusal concerns one card or all; the server says what became of each. */
+  async #refused(sent, problem) {
+    const asked = problem.status >= 400 && problem.status !== 422 && await this.sync();
     const named = problem.extra?.interrupt_id ?? problem.extra?.approval_id;
-    for (const card of sent) {
+    for (const card of sent.filter((one) => !one.settled)) {
       const mine = !named || named === card.interrupt.id;
-      if (problem.status === 409 && mine) card.settle(endedText(problem), { tone: "info", mark: "info", pill: "ended", link: this.link(card) });
+      if (problem.status === 409 && mine && !asked) card.settle(endedText(problem), { link: this.link(card) });
       else if (mine) card.problem(refusedText(problem));
       else card.hold();
     }

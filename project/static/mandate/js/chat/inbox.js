@@ -29,6 +29,7 @@ for (const root of document.querySelectorAll("[data-thread]")) {
   const group = new Decisions({
     cards,
     submit: (resume) => submit(place, resume),
+    thread: () => apiFor(place.environment).thread(place.thread),
     onend: countAgain,
     link: () => el("a", { href: place.url }, "Open the conversation"),
   });

@@ -11,9 +11,10 @@ const LOST = { code: "stream_lost", message: "The connection was lost and could 
 const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 export class Session {
-  constructor({ api, agent, conversation, thread, onchange }) {
+  constructor({ api, agent, state, conversation, thread, onchange }) {
     this.api = api;
     this.agent = agent;
+    this.state = state;
     this.view = conversation;
     this.thread = thread;
     this.onchange = onchange;
@@ -35,6 +36,7 @@ export class Session {
   async #rebuild() {
     const thread = await this.api.thread(this.thread);
     this.view.load(thread.messages, { failed: (error) => this.#failed(error) });
+    this.view.record(thread.approvals);
     if (thread.interrupts.length) this.#ask(thread.interrupts);
     this.view.toLatest();
     return thread;
@@ -65,7 +67,7 @@ export class Session {
         this.decisions?.settleAll("You went on with another message. Nothing was done.");
       });
     } catch (problem) {
-      this.#problem(problem, () => this.#submit(input));
+      await this.#problem(problem, () => this.#submit(input));
     }
   }
 
@@ -80,7 +82,11 @@ export class Session {
     const started = new Promise((resolve) => { begun = resolve; });
     const whole = this.#start(input, () => { this.view.resumeTools(); begun(); });
     whole.catch((problem) => this.run === null || this.#problem(problem));
-    await Promise.race([started, whole]);
+    try {
+      await Promise.race([started, whole]);
+    } catch (problem) {
+      throw await this.state.explain(problem);
+    }
   }
 
   async #start(input, onstart) {
@@ -93,6 +99,7 @@ export class Session {
       throw problem;
     }
     onstart();
+    this.state.refresh();
     await this.#consume(response);
   }
 
@@ -102,7 +109,7 @@ export class Session {
       await this.#consume(await this.api.attach(this.thread, this.run.id, this.run.after, this.run.abort.signal));
     } catch (problem) {
       this.#end();
-      this.#problem(problem);
+      await this.#problem(problem);
     }
   }
 
@@ -204,6 +211,7 @@ export class Session {
     this.decisions = new Decisions({
       cards,
       submit: (resume) => this.decide(resume),
+      thread: () => this.api.thread(this.thread),
       onend: () => {
         this.composer.setPending(false);
         this.onchange("decided");
@@ -221,8 +229,17 @@ export class Session {
     this.view.announce("The run failed.");
   }
 
-  #problem(problem, retry = null) {
+  /** A refusal: say it in plain words, and show what else ended with it. */
+  async #problem(refusal, retry = null) {
+    const problem = await this.state.explain(refusal);
+    await this.settle();
     this.view.error({ message: problem.message, code: problem.code ?? "unexpected", requestId: problem.requestId ?? "", retry });
+  }
+
+  /** Cards that something else than this page ended say so. */
+  async settle() {
+    if (this.state.suspended) this.decisions?.settleSuspended();
+    else await this.decisions?.refresh();
   }
 
   async stop() {

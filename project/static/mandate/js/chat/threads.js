@@ -20,6 +20,7 @@ export class Threads {
     this.dialog = document.querySelector("[data-slot=delete-dialog]");
     this.items = [];
     this.next = null;
+    this.renaming = false;
     this.search.addEventListener("input", () => this.render());
     document.addEventListener("keydown", (event) => {
       if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {
@@ -47,6 +48,7 @@ export class Threads {
   }
 
   render() {
+    if (this.renaming) return; // the name that is being typed stays; it renders when done
     const wanted = this.search.value.trim().toLowerCase();
     const shown = this.items.filter((thread) => (thread.title ?? "").toLowerCase().includes(wanted));
     this.list.replaceChildren(...shown.map((thread) => this.#row(thread)));
@@ -91,6 +93,7 @@ export class Threads {
     const input = el("input", { class: "input", value: thread.title ?? "", "aria-label": "Name of the conversation", maxlength: "200" });
     const form = el("form", {}, input);
     let done = false;
+    this.renaming = true;
     const finish = async (save) => {
       if (done) return;
       done = true;
@@ -106,6 +109,7 @@ export class Threads {
           return;
         }
       }
+      this.renaming = false;
       this.render();
     };
     form.addEventListener("submit", (event) => { event.preventDefault(); finish(true); });

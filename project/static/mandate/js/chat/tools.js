@@ -1,5 +1,6 @@
 // Tool calls: one collapsed line each; neighbours fold into one.
 import { el, icon, pretty, visible } from "../dom.js";
+import { exact, relative } from "../time.js";
 
 const STATES = {
   running: ["loader-circle", "running", "info"],
@@ -40,13 +41,14 @@ export class ToolLine {
     const [from, tool] = toolLabel(name);
     this.label = el("span", { class: "tool-name mono" }, tool, from ? el("span", { class: "tool-from" }, ` in ${from}`) : null);
     this.mark = el("span", { class: "tool-state" });
+    this.decision = el("span", { class: "tool-record", hidden: true });
     this.args = el("pre", { tabindex: "0", "aria-label": "Arguments" });
     this.result = el("pre", { tabindex: "0", "aria-label": "Result" });
     this.resultPart = el("div", { hidden: true }, el("h4", {}, "Result"), this.result);
     this.root = el(
       "details",
       { class: "tool", "data-tool": name },
-      el("summary", {}, icon("chevron-right", "chevron"), icon("wrench"), this.label, this.mark),
+      el("summary", {}, icon("chevron-right", "chevron"), icon("wrench"), this.label, this.mark, this.decision),
       el("div", { class: "tool-detail" }, el("div", {}, el("h4", {}, "Arguments"), this.args), this.resultPart),
     );
     this.onstate = () => {};
@@ -85,6 +87,18 @@ export class ToolLine {
   finish(content, at) {
     this.showResult(content);
     this.setState("done", seconds(this.started, at));
+  }
+
+  /** A decision that was taken before this page was opened: whose, when, and what it changed. */
+  record({ state, edited, reason, decidedAt }) {
+    if (!decidedAt) return;
+    const what = state === "denied" ? "denied this" : edited ? "approved this with edited arguments, as below" : "approved this";
+    const at = new Date(decidedAt);
+    this.decision.replaceChildren(
+      `You ${what}`, " · ", el("time", { datetime: decidedAt, title: exact(at), "data-relative": true }, relative(at)),
+      ...(reason ? [` · ${visible(reason)}`] : []),
+    );
+    this.decision.hidden = false;
   }
 
   /** What the server knows of the call; it wins over what the stream told. */
