@@ -67,7 +67,7 @@ $(INSTALLED): requirements.txt
 	    || (echo "Python 3.11 is needed. On Debian: apt-get install python3.11" >&2; exit 1)
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null \
 	    || (echo "Python's venv is needed. On Debian: apt-get install python3-venv" >&2; exit 1)
-	@echo "Building .venv from requirements.txt"
+	@echo "Building .venv from requirements.txt (some minutes)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
 	    $(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt

@@ -181,10 +181,9 @@ class Executor:
 
     async def _end_stopped(self, active: _Active, relay: Relay) -> Ending:
         job, reason = active.job, active.reason
-        if reason == "lost":
-            await settle(job.run.id)
-            return await read(_ending_of, job.run.id)
         await relay.close()
+        if reason == "lost":  # Unless the store was silent only, somebody else ended it.
+            return await self._end(job, RunState.FAILED, "store_unavailable")
         if reason == "deadline":
             return await self._end(job, RunState.FAILED, "deadline")
         if reason == "cancel":

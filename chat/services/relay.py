@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import orjson
+from django.db import Error as DatabaseError
 
 from agents import content_store
 from agents.choices import ParkedState, RunState
@@ -134,7 +135,7 @@ class Relay:
             for event in self._brackets.close():
                 self._log.put(event["type"], log.encode(event))
             await self._log.flush()
-        except (log.LogClosed, DomainError):
+        except (log.LogClosed, DomainError, DatabaseError):
             return
 
     # --- children ---------------------------------------------------------------------------

@@ -67,8 +67,10 @@ def managed_agents(actor: Actor, query: str = "") -> QuerySet[Agent]:
 
 def own_teams(actor: Actor) -> QuerySet[Team]:
     """The teams in which this actor may create agents."""
+    if not actor.is_manager or actor.organization_id is None:
+        return Team.objects.none()
     teams = Team.objects.filter(organization_id=actor.organization_id, id__in=actor.team_ids)
-    return teams.order_by("name") if actor.is_manager else teams.none()
+    return teams.order_by("name")
 
 
 def agent_lines(agents: Iterable[Agent], environment: Environment) -> list[AgentLine]:
@@ -110,9 +112,7 @@ def _state(
     return State(
         slug=slug,
         version=version,
-        contained=was_published
-        and slot is not None
-        and slot.state == EnvironmentState.CONTAINED,
+        contained=was_published and slot is not None and slot.state == EnvironmentState.CONTAINED,
         changed=slot is not None and version is not None and slot.published_digest != draft_digest,
         suspended=agent.status == Status.SUSPENDED,
         changed_at=None if publication is None else publication.published_at,

@@ -269,7 +269,7 @@ def test_a_refused_save_changes_nothing_and_says_why(operator: Client, world: Wo
         **LIMIT_NAME,
     }  # fmt: skip
     refused = operator.post(page("agents_modelprovider_add"), form)
-    assert "OUTGOING_ALLOWED" in refused.content.decode()
+    assert "OUTGOING_ALLOWED" in str(refused.context["adminform"].form.errors["base_url"])
     assert CREDENTIAL not in refused.content.decode()
     assert not ModelProvider.objects.filter(slug="meta").exists()
     assert AuditEvent.objects.count() == events

@@ -211,8 +211,21 @@ def test_the_chat_page_names_what_is_live(desk: Desk, member: Client) -> None:
     )
     page = text_of(member.get("/chat/order-desk/"))
     assert "contained" in page
+    staging = text_of(member.get("/chat/order-desk/?environment=staging"))
+    assert "not published" in staging
+    assert "contained" not in staging
     assert "order-desk" not in text_of(member.get("/chat/"))
     assert member.get("/chat/nobody/").status_code == 404
+
+
+def test_a_suspended_agent_is_not_live(desk: Desk, member: Client) -> None:
+    for address in ("/chat/order-desk/", "/chat/order-desk/state/"):
+        assert 'data-state="live"' in text_of(member.get(address))
+    identity.suspend_agent(actor=desk.manager, agent=desk.agent, rationale="Incident.")
+    for address in ("/chat/order-desk/", "/chat/order-desk/state/"):
+        page = text_of(member.get(address))
+        assert 'data-state="suspended"' in page
+        assert "Live v1" not in page
 
 
 def test_members_see_no_manager_pages(desk: Desk, member: Client) -> None:

@@ -289,10 +289,81 @@ def test_get_changes_nothing(manager: Client, world: World) -> None:
     assert not Version.objects.exists()
 
 
+# --- suspend, resume, create ----------------------------------------------------------------
+
+
+def test_suspend_stops_and_reports_and_resume_undoes_it(manager: Client, world: World) -> None:
+    save(manager, world, "Be kind.")
+    publish(manager, world)
+    dialog = text_of(manager.get(f"{PAGE}suspend/", headers=HTMX))
+    assert "Suspend Order desk" in dialog
+    assert "Pending approvals that end" in dialog
+    assert manager.post(f"{PAGE}suspend/", {"rationale": " "}, headers=HTMX).status_code == 422
+    answer = manager.post(f"{PAGE}suspend/", {"rationale": "Incident."}, headers=HTMX)
+    assert answer["HX-Redirect"] == f"{PAGE}?environment=production"
+    assert Agent.objects.get(id=world.agent.id).status == "suspended"
+    page = text_of(manager.get(PAGE))
+    assert re.search(r"Order desk is suspended, contained in (\d+\.\d s|\d+ ms): 0 keys", page)
+    assert "suspended</span>" in page
+    assert "Suspend…" not in page
+    again = manager.post(f"{PAGE}suspend/", {"rationale": "Again."}, headers=HTMX)
+    assert again.status_code == 422
+    assert "suspended already" in text_of(again)
+    assert "v1" in text_of(manager.get(f"{PAGE}resume/"))
+    assert manager.post(f"{PAGE}resume/", {}, headers=HTMX).status_code == 422
+    manager.post(f"{PAGE}resume/", {"rationale": "Mended."}, headers=HTMX)
+    assert Agent.objects.get(id=world.agent.id).status == "active"
+    assert "Live v1" in text_of(manager.get(PAGE))
+
+
+def test_a_suspension_does_not_make_a_place_look_published_before(
+    manager: Client, world: World
+) -> None:
+    assert text_of(manager.get(PAGE)).count("Nothing has been published here.") == 2
+    manager.post(f"{PAGE}suspend/", {"rationale": "Incident."}, headers=HTMX)
+    manager.post(f"{PAGE}resume/", {"rationale": "Mended."}, headers=HTMX)
+    page = text_of(manager.get(PAGE))
+    assert page.count("Nothing has been published here.") == 2
+    assert "contained</span>" not in page
+    assert "contained</span>" not in text_of(manager.get("/agents/"))
+
+
+def test_a_manager_creates_an_agent_in_an_own_team(manager: Client, world: World) -> None:
+    assert "New agent" in text_of(manager.get("/agents/"))
+    form = {"name": "Returns", "slug": "returns", "team": str(world.team.id)}
+    answer = manager.post("/agents/+new/", form, headers=HTMX)
+    assert answer["HX-Redirect"] == "/agents/returns/?environment=production"
+    made = Agent.objects.get(slug="returns")
+    assert (made.name, made.team_id) == ("Returns", world.team.id)
+    assert manager.get("/agents/returns/").status_code == 200
+    again = manager.post("/agents/+new/", form, headers=HTMX)
+    assert again.status_code == 422
+    assert "An agent with this slug exists." in text_of(again)
+    assert 'value="Returns"' in text_of(again), "what was typed is lost"
+    other = identity.create_team(
+        actor=world.operator, organization=world.organization, name="Other", slug="other"
+    )
+    foreign = manager.post("/agents/+new/", {**form, "slug": "theirs", "team": str(other.id)})
+    assert foreign.status_code == 422
+    assert not Agent.objects.filter(slug="theirs").exists()
+
+
+def test_a_member_reads_a_true_sentence_and_creates_nothing(client: Client, world: World) -> None:
+    client.force_login(world.member_user)
+    page = text_of(client.get("/agents/"))
+    assert "Agent managers see the agents of their teams here." in page
+    assert "New agent" not in page
+    form = {"name": "Mine", "slug": "mine", "team": str(world.team.id)}
+    assert client.post("/agents/+new/", form).status_code == 403
+    assert not Agent.objects.filter(slug="mine").exists()
+
+
 # --- who may --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [PAGE, f"{PAGE}publish/", f"{PAGE}unpublish/"])
+@pytest.mark.parametrize(
+    "path", [PAGE, *(f"{PAGE}{name}/" for name in ("publish", "unpublish", "suspend", "resume"))]
+)
 def test_members_and_managers_of_other_teams_may_not(
     client: Client, world: World, path: str
 ) -> None:

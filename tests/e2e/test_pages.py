@@ -135,6 +135,42 @@ def test_markup_of_a_model_is_text_and_loads_nothing(page: Page) -> None:
     assert not [url for url in asked if "spy.example" in url or url.endswith("/x")]
 
 
+def is_at_the_end(page: Page) -> bool:
+    at_end: bool = page.locator("[data-slot=scroll]").evaluate(
+        "box => box.scrollHeight - box.scrollTop - box.clientHeight < 4"
+    )
+    return at_end
+
+
+def test_the_end_stays_in_view_until_the_person_scrolls_up(page: Page) -> None:
+    say(page, "Count to 900")
+    expect(answers(page)).to_contain_text("300, 301")
+    assert is_at_the_end(page)
+    page.locator("[data-slot=scroll]").hover()
+    page.mouse.wheel(0, -200)
+    jump = page.get_by_role("button", name="Jump to latest")
+    expect(jump).to_be_visible()
+    seen = page.locator("[data-slot=scroll]").evaluate("box => box.scrollTop")
+    expect(answers(page)).to_contain_text("600, 601")
+    assert page.locator("[data-slot=scroll]").evaluate("box => box.scrollTop") == seen
+    jump.click()
+    page.get_by_role("button", name="Stop").click()
+    is_settled(page)
+    assert is_at_the_end(page)
+
+
+def test_what_is_typed_survives_a_reload(page: Page) -> None:
+    say(page, "Count to 3")
+    is_settled(page)
+    box = page.get_by_label("Message to")
+    box.fill("Half a thought")
+    page.reload()
+    expect(box).to_have_value("Half a thought")
+    page.get_by_role("link", name="New conversation").click()
+    expect(answers(page)).to_have_count(0)
+    expect(box).to_have_value("")
+
+
 # --- decisions ------------------------------------------------------------------------------
 
 
@@ -150,6 +186,99 @@ def test_deny_with_a_reason(site: Site, page: Page) -> None:
     assert site.order(1010)["refunded"] == 0
     page.reload()
     expect(page.locator(".tool")).to_have_attribute("data-state", "denied")
+
+
+@pytest.mark.parametrize("key", ["d", "e"])
+def test_no_key_approves_what_the_card_does_not_offer(site: Site, page: Page, key: str) -> None:
+    say(page, "Please refund order 1009")
+    cards(page).focus()
+    page.keyboard.press(key)
+    shown = "Deny this call" if key == "d" else "Approve edited call"
+    for name in (shown, "Back"):
+        cards(page).get_by_role("button", name=name).focus()
+        for shortcut in ("a", "A", "Control+a", "Shift+A"):
+            page.keyboard.press(shortcut)
+    expect(cards(page)).to_have_attribute("data-state", "open")
+    expect(cards(page).get_by_role("button", name=shown)).to_be_visible()
+    page.goto(f"{site.url}/approvals/")
+    cards(page).last.focus()
+    page.keyboard.press(key)
+    cards(page).last.get_by_role("button", name=shown).focus()
+    page.keyboard.press("a")
+    expect(cards(page).last).to_have_attribute("data-state", "open")
+    page.keyboard.press("Escape")
+    page.keyboard.press("d")
+    page.keyboard.press("Control+Enter")
+    expect(cards(page).last).to_contain_text("You denied this.")
+    assert site.order(1009)["refunded"] == 0
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_field_stays_in_view_while_it_is_edited(
+    site: Site, visit: Callable[..., Visitor], width: int
+) -> None:
+    visitor = visit("member", width=width)
+    visitor.open(CHAT)
+    page = visitor.page
+    say(page, "Please refund order 1009")
+    cards(page).focus()
+    page.keyboard.press("e")
+    field = page.get_by_label("Arguments as JSON")
+    field.fill(json.dumps({"order": 1009, "amount": 2, "reason": "a", "more": [1, 2, 3, 4, 5]}))
+    page.keyboard.type(" ")
+    expect(cards(page).locator(".diff .added").first).to_be_visible()
+    frame = page.locator("[data-slot=scroll]").bounding_box()
+    box = field.bounding_box()
+    assert frame is not None
+    assert box is not None
+    assert box["y"] >= frame["y"] - 1
+    assert box["y"] + box["height"] <= frame["y"] + frame["height"] + 1
+    page.keyboard.press("Escape")
+    page.keyboard.press("d")
+    page.keyboard.press("Control+Enter")
+    is_settled(page)
+
+
+def test_unset_fields_of_the_tool_can_be_added(site: Site, page: Page) -> None:
+    say(page, "Please refund order 1005")
+    cards(page).focus()
+    page.keyboard.press("e")
+    expect(cards(page).locator(".fields")).to_contain_text("number · Amount in EUR")
+    page.get_by_role("button", name="Add amount").click()
+    page.keyboard.type("1.25")
+    expect(page.get_by_role("button", name="Add amount")).to_have_count(0)
+    page.keyboard.press("Control+Enter")
+    expect(cards(page)).to_contain_text("You approved this with edited arguments.")
+    is_settled(page)
+    assert site.order(1005)["refunded"] == 1.25
+    page.reload()
+    expect(page.locator(".tool-record")).to_contain_text("You approved this with edited arguments")
+
+
+def test_the_losing_window_shows_what_became_of_every_card(site: Site, page: Page) -> None:
+    say(page, "Refund orders 1003 and 1002")
+    expect(cards(page)).to_have_count(2)
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(cards(other)).to_have_count(2)
+    cards(other).first.focus()
+    other.keyboard.press("d")
+    other.keyboard.press("Control+Enter")
+    expect(cards(other).first).to_contain_text("Your decision: denied")
+    cards(page).first.focus()
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    page.get_by_role("button", name="Submit 2 decisions").click()
+    is_settled(page)
+    cards(other).last.focus()
+    other.keyboard.press("a")
+    other.get_by_role("button", name="Submit 2 decisions").click()
+    for card in (cards(other).first, cards(other).last):
+        expect(card).to_have_attribute("data-state", "settled")
+        expect(card).to_contain_text("You already approved this in another window.")
+    expect(other.get_by_role("button", name=re.compile("Submit"))).to_be_hidden()
+    assert other.evaluate("document.activeElement.className") == "approval"
+    assert site.order(1003)["refunded"] == site.order(1003)["amount"]
 
 
 def test_several_calls_are_decided_one_by_one_and_sent_together(site: Site, page: Page) -> None:
@@ -187,6 +316,9 @@ def test_wrong_arguments_are_told_and_nothing_is_lost(site: Site, page: Page) ->
     page.get_by_role("button", name="Approve edited call").click()
     expect(page.get_by_text("“amount” breaks its rule")).to_be_visible()
     expect(field).to_have_value(json.dumps({"order": 1008, "amount": "lots"}))
+    field.press("End")
+    page.keyboard.type(" ")
+    expect(page.get_by_text("“amount” breaks its rule")).to_be_hidden()
     assert site.order(1008)["refunded"] == 0
     field.fill(json.dumps({"order": 1008, "amount": 2.5}))
     page.get_by_role("button", name="Approve edited call").click()
@@ -236,11 +368,42 @@ def test_the_card_says_that_the_agent_was_unpublished(
     expect(manager.get_by_text("1 approval voided")).to_be_visible()
     approve(page)
     expect(cards(page)).to_contain_text("The agent was unpublished, which ended this request.")
+    expect(page.locator("#agent-live")).to_have_text("contained")
     assert site.order(1004)["refunded"] == 0
     manager.get_by_role("link", name="Publish…").click()
     manager.get_by_label("Why").fill("It is over.")
     manager.get_by_role("button", name="Publish v1 to production").click()
     expect(manager.get_by_text("v1 is live in production.")).to_be_visible()
+
+
+def test_a_suspended_agent_says_so_until_it_is_resumed(
+    site: Site, page: Page, visit: Callable[..., Visitor]
+) -> None:
+    say(page, "Please refund order 1001")
+    expect(cards(page)).to_be_visible()
+    manager = visit("manager").page
+    manager.goto(f"{site.url}/agents/order-desk/")
+    manager.get_by_role("link", name="Suspend…").click()
+    manager.get_by_label("Why").fill("Incident.")
+    manager.get_by_role("button", name="Suspend Order desk").click()
+    expect(manager.get_by_text(re.compile("Order desk is suspended, contained in"))).to_be_visible()
+    say(page, "Are you there?")
+    expect(page.locator(".notice-danger")).to_contain_text("This agent is suspended.")
+    expect(page.locator("#agent-live")).to_have_text("suspended")
+    expect(cards(page)).to_contain_text("The agent was suspended, which ended this request.")
+    page.reload()
+    expect(page.locator(".notice-danger")).to_contain_text("This agent is suspended.")
+    expect(page.get_by_label("Message to")).to_be_disabled()
+    assert "token" not in page.locator("main").inner_text()
+    manager.get_by_role("link", name="Resume…").click()
+    manager.get_by_label("Why").fill("It is over.")
+    manager.get_by_role("button", name="Resume Order desk").click()
+    expect(manager.get_by_text("Order desk is resumed.")).to_be_visible()
+    page.reload()
+    expect(page.locator("#agent-live")).to_contain_text("Live v")
+    say(page, "Count to 3")
+    expect(answers(page).last).to_contain_text("1, 2, 3.")
+    assert site.order(1001)["refunded"] == 0
 
 
 # --- the list of conversations --------------------------------------------------------------
@@ -272,6 +435,23 @@ def test_conversations_are_found_renamed_and_erased(page: Page) -> None:
     expect(page.get_by_text("There is no such conversation, or it is not yours.")).to_be_visible()
 
 
+def test_a_name_that_is_being_typed_outlives_the_run(page: Page) -> None:
+    say(page, "Count to 250")
+    expect(answers(page)).to_contain_text("1, 2, 3")
+    row = page.locator(".thread[aria-current]")
+    row.hover()
+    row.get_by_label("Actions for").click()
+    row.get_by_role("button", name="Rename").click()
+    name = page.get_by_label("Name of the conversation")
+    name.fill("Half a na")
+    expect(answers(page)).to_contain_text("249, 250.")
+    is_settled(page)
+    expect(name).to_be_focused()
+    page.keyboard.type("me")
+    page.keyboard.press("Enter")
+    expect(row).to_contain_text("Half a name")
+
+
 def test_somebody_elses_conversation_is_not_found(
     page: Page, visit: Callable[..., Visitor]
 ) -> None:
@@ -281,6 +461,7 @@ def test_somebody_elses_conversation_is_not_found(
     other.goto(page.url)
     expect(other.get_by_text("There is no such conversation, or it is not yours.")).to_be_visible()
     assert other.locator(".message-user").count() == 0
+    expect(other.get_by_label("Message to")).to_be_disabled()
 
 
 # --- the agent page -------------------------------------------------------------------------
@@ -345,7 +526,9 @@ def test_no_page_is_wider_than_the_window(
     visit: Callable[..., Visitor], width: int, theme: str
 ) -> None:
     visitor = visit("manager", width=width, theme=theme)
-    for path in ("/", "/agents/", "/agents/order-desk/", "/chat/", CHAT, "/approvals/"):
+    desk = "/agents/order-desk/"
+    more = ("/agents/", "/agents/+new/", desk, f"{desk}suspend/", f"{desk}resume/")
+    for path in ("/", *more, "/chat/", CHAT, "/approvals/"):
         visitor.open(path)
         expect(visitor.page.locator("h1").first).to_be_visible()
         wide: Any = visitor.page.evaluate("document.documentElement.scrollWidth")

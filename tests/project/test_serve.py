@@ -78,6 +78,17 @@ class Serve:
     def process_ended(self) -> bool:
         return self.process is None or self.process.poll() is not None
 
+    def doctor(self) -> subprocess.CompletedProcess[str]:
+        """Examine the installation as a person does who knows its directory alone."""
+        return subprocess.run(
+            [sys.executable, "manage.py", "doctor"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "DATA_DIR": str(self.directory), **self.databases},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
     def once(self) -> subprocess.CompletedProcess[str]:
         """Run serve for as long as it lasts, which is short when it refuses."""
         return subprocess.run(
@@ -153,6 +164,13 @@ def test_one_command_runs_everything_and_sigterm_ends_it_cleanly(serve: Serve) -
     assert names == {"GATEWAY_URL", "RUNTIME_BIND", "RUNTIME_PORT", "RUNTIME_TOKEN"}
     assert stat_mode(serve.directory / addresses.KEY_FILE) == 0o600
 
+    told = serve.output[serve.output.index("Mandate is ready") :]
+    assert "People: admin, manager, member; their passwords stand above, this once" in told
+    assert f"Shop:   http://127.0.0.1:{serve.tools_port}/" in told
+    examined = serve.doctor()
+    assert (examined.returncode, "FAIL" in examined.stdout) == (0, False), examined.stdout
+    assert f"http://127.0.0.1:{serve.runtime_port} is healthy" in examined.stdout
+
     refused = serve.once()
     assert refused.returncode != 0
     assert f"Another serve runs on {serve.directory}" in refused.stderr
@@ -183,7 +201,8 @@ def test_kill_9_of_the_parent_leaves_nothing_behind(serve: Serve) -> None:
     # The lock and the ports are free again, nothing was seeded twice, and what the dead owned was
     # known to be lost before anything started.
     serve.start()
-    assert "passwords" not in serve.output
+    assert "passwords are shown" not in serve.output
+    assert "their passwords were shown at the first start" in serve.output
     with sqlite3.connect(serve.directory / "control.sqlite3") as control:
         told = control.execute(
             "SELECT role, parent_id, ended_at FROM agents_boot ORDER BY created_at"
@@ -230,7 +249,10 @@ def test_a_taken_port_is_named_with_its_variable(serve: Serve) -> None:
         refused = serve.once()
     assert refused.returncode != 0
     assert f"Port {serve.model_port} is in use" in refused.stderr
-    assert "DEMO_MODEL_PORT" in refused.stderr
+    assert re.search(r"set another one: DEMO_MODEL_PORT=\d+\n", refused.stderr)
+    with socket.create_server(("127.0.0.1", serve.runtime_port)):
+        refused = serve.once()
+    assert re.search(r"set another one: RUNTIME_URL=http://127\.0\.0\.1:\d+\n", refused.stderr)
     assert not (serve.directory / "control.sqlite3").exists()
 
 

@@ -95,10 +95,10 @@ class Command(BaseCommand):
             people = ", ".join(person.username for person in PEOPLE)
             once = "stand above, this once" if self._seeded else "were shown at the first start"
             lines += [
-                f"  People     {people}; their passwords {once}",
-                f"  The shop   http://127.0.0.1:{config.demo_tools_port}/",
+                f"  People: {people}; their passwords {once}",
+                f"  Shop:   http://127.0.0.1:{config.demo_tools_port}/",
             ]
-        lines += [f"  Data       {config.data_dir}", "  Stop       Ctrl-C", ""]
+        lines += [f"  Data:   {config.data_dir}", "  Stop:   Ctrl-C", ""]
         return "\n".join(lines)
 
 

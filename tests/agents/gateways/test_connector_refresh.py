@@ -225,8 +225,7 @@ def test_a_new_address_gets_the_new_credential_alone(bench: Bench, settings: Any
             resources.change_connector(
                 actor=bench.world.operator, connector=bench.connector, url=other.url
             )
-        bench.connector.refresh_from_db()
-        resources.change_connector(
+        bench.connector = resources.change_connector(
             actor=bench.world.operator,
             connector=bench.connector,
             url=other.url,
@@ -290,7 +289,7 @@ def test_no_redirect_is_followed(bench: Bench, settings: Any, own: bool) -> None
     requests = bench.fake.requests
     with redirecting("" if own else bench.fake.url) as url:
         allow(settings, url)
-        resources.change_connector(
+        bench.connector = resources.change_connector(
             actor=bench.world.operator, connector=bench.connector, url=url, credential="x"
         )
         with pytest.raises(DomainError):

@@ -71,7 +71,7 @@ def test_nothing_runs(bench: Bench, moment: str) -> None:
     if moment == "expired":
         assert codes == {"key_invalid"}
     else:
-        assert codes <= {"approval_required", "approval_mismatch"}
+        assert codes <= {"approval_required", "approval_mismatch", "approval_limit"}
     executed = [ApprovalState.EXECUTING, ApprovalState.EXECUTED, ApprovalState.UNCERTAIN]
     assert not Approval.objects.filter(state__in=executed).exists()
 

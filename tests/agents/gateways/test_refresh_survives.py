@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError, connections
@@ -21,6 +22,7 @@ from tests.agents.gateways.mcp_support import CREDENTIAL, Bench
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 
+T = TypeVar("T")
 APPLY = apply_listing
 
 
@@ -63,12 +65,23 @@ def given_back(connector: Connector, code: str) -> bool:
     return connector.last_error == code and connector.read_started_at == connector.last_read_at
 
 
-async def holds(check: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if await asyncio.to_thread(check):
-            return
+async def apart(step: Callable[[], T]) -> T:
+    """Run a step in a thread that keeps no connection."""
+
+    def run() -> T:
+        try:
+            return step()
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(run)
+
+
+async def holds(check: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not await apart(check):
+        assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +119,7 @@ def test_a_list_that_cannot_be_folded_hinders_no_other(
             (sweeper,) = refresher._tasks
             await holds(lambda: given_back(bench.connector, code))
             await holds(lambda: is_read(other))
-            await asyncio.to_thread(forget, other)
+            await apart(lambda: forget(other))
             await holds(lambda: is_read(other))
             assert not sweeper.done()
             hostile.clear()
@@ -161,8 +174,8 @@ def test_a_broken_connection_costs_one_reading(
                 before = bench.fake.lists
                 await refresher._try(bench.connector.id, None)
                 assert bench.fake.lists > before
-                get_writer().run_sync(lambda _: None)
-                codes.append(await asyncio.to_thread(last_error))
+                await get_writer().run(lambda _: None)
+                codes.append(await apart(last_error))
         return codes
 
     def last_error() -> str:

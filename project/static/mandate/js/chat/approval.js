@@ -25,17 +25,22 @@ function clock(date) {
   return `expires in ${countdown(date)}`;
 }
 
+/** JSON types that a schema allows; one that may also be null counts as what else it is. */
+function typesOf(about) {
+  const several = about?.anyOf ?? about?.oneOf ?? [about];
+  return several.flatMap((one) => one?.type ?? []).filter((type) => type !== "null");
+}
+
 function kindOf(about) {
   if (Array.isArray(about?.enum)) return `one of ${about.enum.map((one) => visible(JSON.stringify(one))).join(", ")}`;
-  return visible([about?.type ?? []].flat().join(" or "));
+  return visible(typesOf(about).join(" or "));
 }
 
 /** Something of the right type to start from. */
 function firstValue(about) {
-  if (about?.default !== undefined) return about.default;
+  if (about?.default !== undefined && about.default !== null) return about.default;
   if (about?.enum?.length) return about.enum[0];
-  const kind = [about?.type].flat().find((one) => one !== "null");
-  return { string: "", number: 0, integer: 0, boolean: false, array: [], object: {} }[kind] ?? null;
+  return { string: "", number: 0, integer: 0, boolean: false, array: [], object: {} }[typesOf(about)[0]] ?? null;
 }
 
 export class ApprovalCard extends EventTarget {

@@ -42,6 +42,7 @@ export class ToolLine {
     this.label = el("span", { class: "tool-name mono" }, tool, from ? el("span", { class: "tool-from" }, ` in ${from}`) : null);
     this.mark = el("span", { class: "tool-state" });
     this.decision = el("span", { class: "tool-record", hidden: true });
+    this.argsTitle = el("h4", {}, "Arguments");
     this.args = el("pre", { tabindex: "0", "aria-label": "Arguments" });
     this.result = el("pre", { tabindex: "0", "aria-label": "Result" });
     this.resultPart = el("div", { hidden: true }, el("h4", {}, "Result"), this.result);
@@ -49,7 +50,7 @@ export class ToolLine {
       "details",
       { class: "tool", "data-tool": name },
       el("summary", {}, icon("chevron-right", "chevron"), icon("wrench"), this.label, this.mark, this.decision),
-      el("div", { class: "tool-detail" }, el("div", {}, el("h4", {}, "Arguments"), this.args), this.resultPart),
+      el("div", { class: "tool-detail" }, el("div", {}, this.argsTitle, this.args), this.resultPart),
     );
     this.onstate = () => {};
     this.setState("running");
@@ -92,7 +93,7 @@ export class ToolLine {
   /** A decision that was taken before this page was opened: whose, when, and what it changed. */
   record({ state, edited, reason, decidedAt }) {
     if (!decidedAt) return;
-    const what = state === "denied" ? "denied this" : edited ? "approved this with edited arguments, as below" : "approved this";
+    const what = state === "denied" ? "denied this" : edited ? "approved this with edited arguments" : "approved this";
     const at = new Date(decidedAt);
     this.decision.replaceChildren(
       `You ${what}`, " · ", el("time", { datetime: decidedAt, title: exact(at), "data-relative": true }, relative(at)),
@@ -106,6 +107,7 @@ export class ToolLine {
     this.text = text;
     this.args.textContent = readable(text || "{}");
     const notes = [edited ? "edited" : "", duration === undefined ? "" : `${duration.toFixed(1)} s`];
+    if (edited) this.argsTitle.textContent = "Arguments that ran, as edited";
     this.setState(state in STATES ? state : "unknown", notes.filter(Boolean).join(" · "));
   }
 }
