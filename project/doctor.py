@@ -51,6 +51,10 @@ class Finding:
 def examine() -> Iterator[Finding]:
     """Run every check, one after the other; a check that breaks is a failed one."""
     for name, check in CHECKS.items():
+        if name in NEED_STORES and any(map(_missing, (CONTROL, CONTENT))):
+            # To connect would make an empty file, which hides what is wrong from the next look.
+            yield Finding(name, ok=False, detail="not checked: a store is missing")
+            continue
         try:
             yield Finding(name, ok=True, detail=check())
         except Ailment as ailment:
@@ -64,9 +68,10 @@ def examine() -> Iterator[Finding]:
 def check_store(alias: str) -> str:
     """The database answers, and every migration of it is applied."""
     connection = connections[alias]
-    database = connection.settings_dict["NAME"]
-    if connection.vendor == "sqlite" and "memory" not in str(database):
-        _require(Path(database).exists(), f"{database} is missing; run manage.py migrate")
+    _require(
+        not _missing(alias),
+        f"{connection.settings_dict['NAME']} is missing; set DATA_DIR as serve had it, or run serve",
+    )
     try:
         connection.ensure_connection()
     except DatabaseProblem as error:
@@ -79,6 +84,13 @@ def check_store(alias: str) -> str:
         f"{len(waiting)} migrations are not applied; run manage.py migrate --database {alias}",
     )
     return f"{connection.vendor}, migrated"
+
+
+def _missing(alias: str) -> bool:
+    """Whether the database is a file that is not there."""
+    connection = connections[alias]
+    name = str(connection.settings_dict["NAME"])
+    return connection.vendor == "sqlite" and "memory" not in name and not Path(name).exists()
 
 
 def check_keys() -> str:
@@ -175,6 +187,7 @@ def _require(condition: object, complaint: str) -> None:
         raise Ailment(complaint)
 
 
+NEED_STORES = frozenset({"key ring", "content", "worker", "clock", "processes", "connectors"})
 CHECKS: dict[str, Callable[[], str]] = {
     "control store": partial(check_store, CONTROL),
     "content store": partial(check_store, CONTENT),

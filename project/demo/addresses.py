@@ -28,6 +28,13 @@ PORTS_FILE: Final = "demo_ports.json"
 PORT_FIELDS: Final = ("demo_model_port", "demo_tools_port")
 
 
+def output_limit_parameter(config: Config) -> str:
+    """OpenAI's own models know ``max_completion_tokens``; most other servers know the older name."""
+    host = urlsplit(config.mandate_model_url).hostname or ""
+    known = host == "api.openai.com" or host.endswith(".openai.azure.com")
+    return "max_completion_tokens" if known else "max_tokens"
+
+
 def model_base_url(config: Config) -> str:
     """The demo model's base URL by OpenAI's convention, ``/v1`` included."""
     return f"http://127.0.0.1:{config.demo_model_port}/v1"

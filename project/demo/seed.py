@@ -152,6 +152,7 @@ def _model(config: Config, operator: Actor, organization: Organization) -> Virtu
         slug="provider" if real else "demo-provider",
         base_url=config.mandate_model_url or addresses.model_base_url(config),
         credential=config.mandate_model_key or ("" if real else "demo"),
+        output_limit_parameter=addresses.output_limit_parameter(config),
     )
     model = resources.create_virtual_model(
         actor=operator,

@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.db import transaction
 
-from agents.choices import ParkedState, RunState
+from agents.choices import InitiatorKind, ParkedState, RunState
 from agents.gateways import first_party
 from agents.gateways.first_party import FirstPartyCall, FirstPartyResult, Parked
 from agents.models import Agent, Approval, Boot, ParkedCall, Run, Tool
 from agents.services import first_party as definitions
 from agents.services.boots import start_boot
-from agents.services.containment import void_approvals
+from agents.services.containment import Containment, contain, void_approvals
+from agents.services.runs import Principal
+from chat.selectors.inbox import count_open_approvals, inbox_of
 from chat.services.children import run_child
 from chat.services.fences import verdicts
 from definitions.services import drafts
 from tests.chat.desk import Desk, approve, cancel, deny, eventually, new_thread, settle_writes
 from tests.fakes.mcp_server import Text
 from tests.fakes.model_provider import call, calls, text
+from tests.serving import aside
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
 
@@ -32,8 +36,10 @@ ASK = "mandate__ask_specialist"
 async def ask_specialist(asked: FirstPartyCall) -> FirstPartyResult:
     """The test's own toolset: let another agent of the organization answer."""
     assert asked.key.run_id is not None
-    agent = await Agent.objects.aget(
-        organization_id=asked.key.organization_id, slug=asked.arguments["agent"]
+    agent = await aside(
+        lambda: Agent.objects.get(
+            organization_id=asked.key.organization_id, slug=asked.arguments["agent"]
+        )
     )
     result = await run_child(
         parent_run_id=asked.key.run_id,
@@ -192,6 +198,51 @@ def test_a_void_approval_below_lets_the_next_message_work(family: Family) -> Non
     desk.provider.script(text("Then not."))
     assert front.send("Go on", thread=thread).text == "Then not."
     assert desk.fake.count("refund") == 0
+
+
+def test_containing_an_agent_voids_what_is_asked_below_it(family: Family) -> None:
+    desk = family.desk
+    family.script_down()
+    front, thread = desk.member(), new_thread()
+    (interrupt,) = front.send("Refund 1042", thread=thread).interrupts
+    done = contain_in_production(desk, family.specialist)
+    assert done.approvals_voided == 1
+    assert desk.state(interrupt) == "void"
+    family.script_down()
+    (interrupt,) = front.send("Refund 1042", thread=new_thread()).interrupts
+    desk.unpublish()
+    assert desk.state(interrupt) == "void"
+
+
+def test_containing_an_agent_leaves_what_others_ask_for(family: Family) -> None:
+    desk = family.desk
+    family.script_down()
+    (interrupt,) = desk.member().send("Refund 1042", thread=new_thread()).interrupts
+    other = drafts.create_agent(
+        actor=desk.world.manager, team=desk.world.team, name="Other", slug="other"
+    )
+    assert contain_in_production(desk, other).approvals_voided == 0
+    assert desk.state(interrupt) == "open"
+
+
+def contain_in_production(desk: Desk, agent: Agent) -> Containment:
+    with transaction.atomic():
+        return contain(
+            agent_ids=[agent.id], reason="suspended", environment_id=desk.world.production.id
+        )
+
+
+def test_the_inbox_shows_what_a_child_asks_once_the_whole_turn_waits(family: Family) -> None:
+    desk = family.desk
+    family.script_down()
+    desk.member().send("Refund 1042", thread=new_thread())
+    settle_writes()
+    me = Principal(InitiatorKind.MEMBER, "mandate", str(desk.world.member_user.id))
+    assert (count_open_approvals(me), len(inbox_of(me))) == (1, 1)
+    root = Run.objects.filter(depth=0)
+    root.update(state=RunState.RUNNING)
+    assert (count_open_approvals(me), inbox_of(me)) == (0, [])
+    root.update(state=RunState.INTERRUPTED)
 
 
 def test_stopping_the_root_stops_the_children(family: Family) -> None:

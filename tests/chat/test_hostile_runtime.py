@@ -83,10 +83,15 @@ def hostile(desk: Desk, settings: Any) -> Iterator[Hostile]:
 
 
 def call_action(
-    desk: Desk, key: str, arguments: JSON, approval: str | None = None, tool: str = "shop__refund"
+    desk: Desk,
+    key: str,
+    arguments: JSON,
+    approval: str | None = None,
+    tool: str = "shop__refund",
+    call_id: str = "call_x",
 ) -> JSON:
     """One tools/call as the runtime would send it; a refusal of either layer has ``error``."""
-    meta = {"mandate/toolCallId": "call_x"}
+    meta = {"mandate/toolCallId": call_id}
     if approval is not None:
         meta["mandate/approval"] = approval
     body = {
@@ -255,6 +260,42 @@ def test_stories_about_the_end_and_about_approvals_are_not_believed(
     assert set(answer.events[2]) == {"type", "messageId", "delta"}
     assert answer.code == "approval_missing"
     assert "secret" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["the customer's account is 4711", "looks_like_a_code", "unpublished\n", "x" * 5000, ""],
+)
+def test_its_words_do_not_reach_the_rows_as_a_code(desk: Desk, hostile: Hostile, code: str) -> None:
+    async def play(_request: JSON) -> AsyncIterator[JSON | bytes]:
+        yield final("error", code=code)
+
+    hostile.play = play
+    assert desk.member().send("Hi", thread=new_thread()).code == "internal"
+    assert Run.objects.get().error_code == "internal"
+
+
+@pytest.mark.parametrize("code", ["step_limit", "model_failed", "provider_timeout", "out_of_scope"])
+def test_its_known_codes_are_told(desk: Desk, hostile: Hostile, code: str) -> None:
+    async def play(_request: JSON) -> AsyncIterator[JSON | bytes]:
+        yield final("error", code=code)
+
+    hostile.play = play
+    assert desk.member().send("Hi", thread=new_thread()).code == code
+
+
+def test_its_words_do_not_reach_the_rows_as_a_call_id(desk: Desk, hostile: Hostile) -> None:
+    words = "the customer's account is 4711"
+
+    async def play(request: JSON) -> AsyncIterator[JSON | bytes]:
+        refused = await asyncio.to_thread(call_action, desk, request["key"], REFUND, call_id=words)
+        approval = refused["error"]["data"]["approval"]
+        yield final("interrupt", approvals=[{"tool_call_id": words, "approval_id": approval}])
+
+    hostile.play = play
+    assert desk.member().send("Hi", thread=new_thread()).code == "tool_protocol"
+    approval = Approval.objects.get()
+    assert (approval.state, approval.tool_call_id) == ("void", "")
 
 
 def test_the_approval_of_another_run_cannot_be_opened(desk: Desk, hostile: Hostile) -> None:

@@ -42,6 +42,14 @@ def begin_hanging(desk: Desk, front: Front, thread: str) -> Streaming:
     return stream
 
 
+def untell() -> None:
+    """As after a crash between the ends of all runs and their telling."""
+    eventually(lambda: not execution.executor._active)
+    settle_writes()
+    SessionEvent.objects.filter(type="RUN_FINISHED").delete()
+    Run.objects.update(terminal_logged=False)
+
+
 # --- ends that could not be written ---------------------------------------------------------
 
 
@@ -69,12 +77,12 @@ def test_a_run_whose_end_was_given_up_is_ended_by_its_own_process(
     def failing(**_end: Any) -> bool:
         raise OperationalError
 
-    monkeypatch.setattr(execution, "end_run", failing)
-    monkeypatch.setattr(execution, "END_ATTEMPTS", 1)
     desk.provider.script(text("Hello"), text("Back."))
     front, thread = desk.member(), new_thread()
-    assert front.send("Hi", thread=thread).code == "store_unavailable"
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "end_run", failing)
+        patch.setattr(execution, "END_ATTEMPTS", 1)
+        assert front.send("Hi", thread=thread).code == "store_unavailable"
     assert front.send("Again", thread=thread).text == "Back."
 
 
@@ -136,8 +144,7 @@ def test_a_damaged_event_hinders_no_end(desk: Desk) -> None:
     front = desk.member()
     front.send("Hi", thread="my-own-id")
     front.send("Hi", thread=new_thread())
-    SessionEvent.objects.filter(type="RUN_FINISHED").delete()
-    Run.objects.update(terminal_logged=False)
+    untell()
     started = SessionEvent.objects.get(
         run_id=Run.objects.order_by("created_at")[0].id, type="RUN_STARTED"
     )
@@ -158,8 +165,7 @@ def test_an_end_that_cannot_be_told_hinders_no_other(
     front = desk.member()
     front.send("Hi", thread=new_thread())
     front.send("Hi", thread=new_thread())
-    SessionEvent.objects.filter(type="RUN_FINISHED").delete()
-    Run.objects.update(terminal_logged=False)
+    untell()
     first = Run.objects.order_by("created_at")[0]
     append = log.append_sync
 
@@ -182,8 +188,8 @@ def test_the_next_message_after_a_kill_waits_for_no_sweep(desk: Desk) -> None:
     front.send("Hi", thread=thread)
     dead = start_boot(role="web")
     Boot.objects.filter(id=dead.id).update(heartbeat_at=database_now() - dt.timedelta(seconds=6))
-    SessionEvent.objects.filter(type="RUN_FINISHED").delete()
-    Run.objects.update(state=RunState.RUNNING, boot=dead, terminal_logged=False)
+    untell()
+    Run.objects.update(state=RunState.RUNNING, boot=dead)
     assert front.send("Hello?", thread=thread).text == "Here again."
     first = Run.objects.order_by("created_at")[0]
     assert (first.state, first.error_code) == (RunState.FAILED, "interrupted_by_restart")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import time
 import uuid
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
 from agents.choices import RunState
 from agents.clock import database_now
-from agents.models import Boot, Run
+from agents.gateways.responses import Message
+from agents.models import Boot, Membership, Run
+from agents.services import identity
 from agents.services.boots import start_boot
 from agents.services.sweeps import sweep_control
-from chat.agui import streams
+from chat.agui import bearers, streams
 from chat.models import SessionEvent
-from chat.selectors.log import all_entries
+from chat.selectors.log import Entry, all_entries
 from chat.services import execution
 from chat.services.hub import hub
+from chat.services.planning import Attached
 from chat.services.terminal import sweep_ends
 from tests.chat.desk import (
     Desk,
@@ -387,3 +392,48 @@ def test_a_process_that_stops_ends_its_runs_and_says_so(desk: Desk) -> None:
     assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "interrupted_by_restart")
     desk.provider.wait_until_gone()
     assert front.send("Hello?", thread=thread).text == "Back again."
+
+
+def test_a_stream_ends_with_its_token_and_the_run_goes_on(desk: Desk) -> None:
+    desk.provider.script(hang(after_chunks=3, content=LONG))
+    front, thread = desk.member(), new_thread()
+    stream = front.begin("Count", thread=thread, run="r")
+    stream.wait_for("TEXT_MESSAGE_CONTENT")
+    membership = Membership.objects.get(user=desk.world.member_user)
+    identity.change_member(actor=desk.world.operator, membership=membership, active=False)
+    events = stream.finish()
+    assert events[-1]["type"] == "TEXT_MESSAGE_CONTENT"
+    assert Run.objects.get().state == RunState.RUNNING
+    assert front.attach(thread, "r").status == 401
+    desk.unpublish()
+    eventually(lambda: not execution.executor._active)
+
+
+def test_a_client_that_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(bearers, "read", _all_live)
+    run = Attached(uuid.uuid4(), uuid.uuid4(), uuid.uuid4(), "r")
+
+    async def endless(_run: Attached, _after: int) -> AsyncIterator[list[Entry]]:
+        while True:
+            yield []
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(streams, "follow", endless)
+
+    async def answer() -> None:
+        async with asyncio.timeout(5):
+            await streams.stream(run, 0, "ct_x", receive, send)
+
+    asyncio.run(answer())
+
+
+async def _all_live(_selector: object, tokens: list[str]) -> set[str]:
+    return set(tokens)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any
+from uuid import UUID
 
 import pytest
 from ag_ui.core import AgentCapabilities
 from django.core.management import call_command
 
-from agents.models import AuditEvent, Blob, Run
+from agents import content_store
+from agents.models import Approval, AuditEvent, Blob, Run
 from agents.services.scanning import scan_control
 from chat.models import SessionEvent, Thread, ThreadText
+from chat.selectors.conversation import _Fold
+from chat.selectors.erased import content_of_erased
+from chat.selectors.log import Entry
+from chat.services import log, threads
 from chat.services.threads import erase_content, sweep_erased
 from chat.services.titles import title_from
 from tests.chat.desk import Desk, approve, deny, new_thread
@@ -139,6 +146,62 @@ def test_content_that_another_thread_shares_stays(desk: Desk) -> None:
     assert front.send(thread=two, resume=[approve(second)]).text == "Done."
     assert desk.state(first) == "void"
     assert desk.fake.count("refund") == 1
+
+
+def test_content_that_is_stored_during_an_erasure_stays(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may be about to name it."""
+    desk.provider.script(calls(call("shop__refund", REFUND)))
+    front, thread = desk.member(), new_thread()
+    front.send("Refund", thread=thread)
+    blob = Blob.objects.get(kind="arguments")
+    names = content_of_erased
+
+    def and_meanwhile(ids: Sequence[UUID]) -> dict[str, set[tuple[UUID, str]]]:
+        found = names(ids)
+        content_store.touch(blob.organization_id, blob.kind, blob.digest)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "content_of_erased", and_meanwhile)
+        assert front.http.delete(f"/apps/v1/threads/{thread}").status_code == 204
+    assert Blob.objects.filter(id=blob.id).exists()
+    assert (sweep_erased(), sweep_erased()) == (True, False)
+    assert not Blob.objects.filter(id=blob.id).exists()
+
+
+def test_an_outcome_that_came_after_the_erasure_is_swept(desk: Desk) -> None:
+    desk.provider.script(calls(call("shop__refund", REFUND)), text("Done."))
+    front, thread = desk.member(), new_thread()
+    (interrupt,) = front.send("Refund", thread=thread).interrupts
+    front.send(thread=thread, resume=[approve(interrupt)])
+    front.http.delete(f"/apps/v1/threads/{thread}")
+    digest = content_store.put(desk.world.organization.id, "outcome", b"late")
+    Approval.objects.update(outcome_digest=digest)
+    assert (sweep_erased(), sweep_erased()) == (True, False)
+    assert not Blob.objects.filter(kind="outcome").exists()
+
+
+def test_an_approved_call_took_its_own_time_not_the_persons() -> None:
+    asking, resuming = uuid.uuid4(), uuid.uuid4()
+    fold = _Fold()
+    for seq, (run_id, kind, seconds, members) in enumerate(
+        [
+            (asking, "RUN_STARTED", 1, {}),
+            (asking, "TOOL_CALL_START", 2, {"toolCallId": "c", "toolCallName": "shop__refund"}),
+            (resuming, "RUN_STARTED", 600, {}),
+            (
+                resuming,
+                "TOOL_CALL_RESULT",
+                600.4,
+                {"toolCallId": "c", "messageId": "m", "content": "ok"},
+            ),
+        ]
+    ):
+        payload = {"type": kind, "timestamp": round(seconds * 1000), **members}
+        fold.add(Entry(seq, kind, run_id, log.encode(payload)))
+    assert fold.calls["c"]["seconds"] == 0.4
 
 
 def test_a_crash_between_the_stores_is_swept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

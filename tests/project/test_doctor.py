@@ -107,6 +107,18 @@ def test_migrations_that_wait(well: type[Answering]) -> None:
         assert finding(name).ok
 
 
+def test_it_makes_no_database_where_none_is(
+    well: type[Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_missing", lambda alias: alias == "content")
+    found = {finding.name: finding for finding in examine()}
+    assert "set DATA_DIR as serve had it" in found["content store"].detail
+    assert found["control store"].ok
+    for name in doctor.NEED_STORES:
+        assert found[name].detail == "not checked: a store is missing"
+    assert found["web"].ok
+
+
 def test_a_key_ring_that_others_can_read(
     well: type[Answering], settings: Any, tmp_path: Path
 ) -> None:

@@ -83,6 +83,8 @@ def _say(text: str, turn: Turn, *, is_offer: bool = False) -> Decision:
 
 def _act(turn: Turn) -> Decision | None:
     """Make the next call that the request needs, or say why not; None when nothing is to do."""
+    if smalltalk.asks_to_count(turn.message):
+        return None
     wanted = wanted_tools(turn)
     is_refused = bool(refused(turn.message)) or bool(unsupported(turn))
     if is_refused and not any(map(changes, wanted)):

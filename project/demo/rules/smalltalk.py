@@ -76,6 +76,11 @@ def interrupts(turn: Turn) -> bool:
     return kind(turn.message) not in {"", "fine"}
 
 
+def asks_to_count(message: str) -> bool:
+    """Whether the message begins by asking for numbers, which then name nothing for a tool."""
+    return bool(_COUNT.match(message.strip()))
+
+
 def dictated(message: str) -> str:
     """What the message only wants to hear back: numbers counted up, or a quotation."""
     if count := _COUNT.search(message):

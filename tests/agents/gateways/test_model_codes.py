@@ -78,6 +78,7 @@ FAILURES = [
     (raw(b'{"choices": "SECRET provider text"}'), 502, "provider_error"),
     (raw(b'{"choices": ["SECRET provider text"]}'), 502, "provider_error"),
     (raw(b'{"object": "error", "message": "SECRET provider text"}'), 502, "provider_error"),
+    (raw(b'{"object": "error", "choices": [], "x": "SECRET"}'), 502, "provider_error"),
     (raw(b'{"choices": [{"error": {"message": "SECRET provider text"}}]}'), 502, "provider_error"),
     (Reply(status=204, body=b""), 502, "provider_error"),
 ]

@@ -66,7 +66,7 @@ function tell(text) {
   (open ?? document.querySelector(".notices"))?.prepend(notice);
 }
 /** What asks by itself, unasked, does not complain either. */
-const isQuiet = (event) => event.target.matches(".rail-count, #agent-live");
+const isQuiet = (event) => event.target.matches(".rail-count");
 document.addEventListener("mandate:refused", (event) => tell(event.detail.text));
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;

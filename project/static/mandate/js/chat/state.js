@@ -22,7 +22,9 @@ export class AgentState {
   async refresh() {
     const pill = this.#pill;
     try {
-      await window.htmx.ajax("GET", pill.dataset.url, { source: pill, target: pill, swap: "outerHTML" });
+      const response = await fetch(pill.dataset.url);
+      if (!response.ok || response.redirected) return;
+      window.htmx.swap(pill, await response.text(), { swapStyle: "outerHTML" });
     } catch {
       // the call that made us ask tells its own error
     }

@@ -101,7 +101,8 @@ export class Threads {
       if (save && title && title !== thread.title) {
         try {
           await this.api.rename(thread.id, title);
-          thread.title = title;
+          // The list may have been read again while the name was typed.
+          for (const one of [thread, ...this.items]) if (one.id === thread.id) one.title = title;
         } catch (problem) {
           done = false;
           input.setCustomValidity(problem.message);
