@@ -177,7 +177,9 @@ def test_the_heart_beats_while_a_group_of_calls_waits(server: Writer) -> None:
     boot_id = uuid4()
     run("INSERT INTO agents_boot (id) VALUES (%s)", boot_id)
     gate = hold(get_writer(SCRATCH))
+    started = time.monotonic()
     assert lifecycle._write_beat(boot_id, SCRATCH)
+    assert time.monotonic() - started < 10  # The gate would have given up after 20.
     gate.opened.set()
     assert run("SELECT count(heartbeat_at) FROM agents_boot") == [(1,)]
 

@@ -23,7 +23,7 @@ export function slot(root, name) {
   return root.querySelector(`[data-slot="${name}"]`);
 }
 
-/** Put markup that the server has sanitised into `node`. The only place that parses markup. */
+/** Put markup that the server has written or sanitised into `node`. The only place that parses markup. */
 export function setSanitisedHtml(node, html) {
   node.innerHTML = html;
 }

@@ -1,4 +1,5 @@
 // What of the agent is live, as the header of the conversation tells it.
+import { setSanitisedHtml, slot } from "../dom.js";
 import { Problem } from "./api.js";
 
 export const SUSPENDED = "This agent is suspended. It answers again once a manager of its team resumes it.";
@@ -24,7 +25,7 @@ export class AgentState {
     try {
       const response = await fetch(pill.dataset.url);
       if (!response.ok || response.redirected) return;
-      window.htmx.swap(pill, await response.text(), { swapStyle: "outerHTML" });
+      setSanitisedHtml(slot(this.root, "agent-state"), await response.text());
     } catch {
       // the call that made us ask tells its own error
     }
