@@ -83,13 +83,17 @@ class TracingTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
+        #: HTTP status of the last answer, 0 before one came.
+        self.status = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         trace = _current.get()
         # A compressed answer could unpack to any size; whoever sends one anyway is not read.
         request.headers["accept-encoding"] = "identity"
         if trace is None:
-            return _bounded(await self._inner.handle_async_request(request), None)
+            response = await self._inner.handle_async_request(request)
+            self.status = response.status_code
+            return _bounded(response, None)
         first = trace.start()
         try:
             response = await self._inner.handle_async_request(request)
@@ -99,6 +103,7 @@ class TracingTransport(httpx2.AsyncBaseTransport):
         except Exception:  # noqa: BLE001 - whatever it was, the request may have left
             trace.broken = trace.broken or first
             return _failed(request)
+        self.status = response.status_code
         if first:
             trace.status = response.status_code
         return _bounded(response, trace)

@@ -28,6 +28,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from agents.errors import (
+    ConnectorAuth,
     ConnectorError,
     ConnectorTimeout,
     ConnectorUnreachable,
@@ -58,6 +59,8 @@ SILENCE_SECONDS = 86_400.0
 LISTEN_AGAIN_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 
+#: A server's word on the credential.
+REFUSED_CREDENTIAL = frozenset({401, 403})
 #: HTTP answers of a server that looked no further than the request's envelope. After any other
 #: (a redirect, a timeout, a proxy's or a server's own failure) the call may have been executed.
 TURNED_AWAY = frozenset({401, 403, 404, 405, 406, 413, 415, 429})
@@ -132,6 +135,7 @@ class UpstreamSession:
         self.listed = False
         self._on_changed = on_changed
         self._client: Client | None = None
+        self._transport: TracingTransport | None = None
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -173,7 +177,7 @@ class UpstreamSession:
         try:
             await self._hold_open(opened)
         except Exception as error:  # noqa: BLE001 - the SDK raises groups of anything
-            cause = _own_refusal(error) or ConnectorUnreachable()
+            cause = _own_refusal(error) or self._closed_door()
             if not opened.done():
                 opened.set_exception(cause)
                 opened.exception()  # Nobody may be waiting any more.
@@ -185,12 +189,17 @@ class UpstreamSession:
                 opened.set_exception(ConnectorUnreachable())
                 opened.exception()
 
+    def _closed_door(self) -> DomainError:
+        """Why no session came about: the SDK does not tell, the last answer's status does."""
+        refused = self._transport is not None and self._transport.status in REFUSED_CREDENTIAL
+        return ConnectorAuth() if refused else ConnectorUnreachable()
+
     async def _hold_open(self, opened: asyncio.Future[None]) -> None:
         http = outgoing.httpx2_client(
             headers=self.upstream.headers(),
             timeout=CALL_SECONDS,
             read_timeout=SILENCE_SECONDS,
-            wrap=TracingTransport,
+            wrap=self._watched,
         )
         transport = streamable_http_client(
             self.upstream.url, http_client=http, max_sse_event_size=RESULT_LIMIT
@@ -208,6 +217,10 @@ class UpstreamSession:
             finally:
                 listening.cancel()
                 await asyncio.wait({listening})
+
+    def _watched(self, inner: Any) -> TracingTransport:
+        self._transport = TracingTransport(inner)
+        return self._transport
 
     # --- notifications ----------------------------------------------------------------------
 
@@ -275,7 +288,8 @@ class UpstreamSession:
         if trace.status == 404 and self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             self.alive = False
             return SessionEnded(ConnectorError())
-        return NotExecuted(ConnectorError())
+        refused = trace.status in REFUSED_CREDENTIAL
+        return NotExecuted(ConnectorAuth() if refused else ConnectorError())
 
     async def list_tools(self) -> list[ListedTool]:
         """The whole list, page by page. Raises one of the kinds of CallFailed."""

@@ -389,7 +389,7 @@ def test_a_refused_credential_runs_nothing(bench: Bench) -> None:
     approval, resumed = bench.approved("refund", {"order": 7})
     bench.call(resumed.key, "status", {})
     bench.fake.require_key("another")
-    assert bench.code(resumed.key, "refund", {"order": 7}, approval) == "connector_error"
+    assert bench.code(resumed.key, "refund", {"order": 7}, approval) == "connector_auth"
     assert state_of(approval) == ApprovalState.APPROVED
     assert bench.fake.count("refund") == 0
 

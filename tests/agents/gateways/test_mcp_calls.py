@@ -247,3 +247,9 @@ def test_calls_run_side_by_side_in_one_session(bench: Bench, mode: str, run: Any
     assert time.monotonic() - started < 5
     assert [text_of(r) for r in results] == ["ok"] * 20
     assert bench.fake.lists == lists
+
+
+def test_a_server_that_wants_another_credential_says_so_when_it_is_opened(bench: Bench) -> None:
+    bench.fake.require_key("another")
+    assert bench.code(bench.world.key_text, "status", {}) == "connector_auth"
+    assert bench.fake.count("status") == 0
