@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+JOBS ?= 3
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -15,7 +16,7 @@ CODE := project chat advertisements definitions agents tests manage.py
 
 help:
 	@echo "make serve         run all of Mandate on this machine (PORT=9000 for another port)"
-	@echo "make test          run every test"
+	@echo "make test          run every test (JOBS=1 for one at a time, ARGS for pytest)"
 	@echo "make check         what CI runs: lint, types, imports, migrations, every test"
 	@echo "make format        put the code into its format"
 	@echo "make requirements  compile requirements.txt from pyproject.toml"
@@ -23,9 +24,10 @@ help:
 serve: $(INSTALLED)
 	@exec $(BIN)/python manage.py serve
 
+# Three at a time, a file each: most tests wait for servers of their own.
 test: machine $(INSTALLED) $(CLIENT_INSTALLED)
 	@echo "=== tests"
-	@$(BIN)/python -m pytest -p tests.no_skips $(ARGS)
+	@$(BIN)/python -m pytest -p tests.no_skips -n $(JOBS) --dist loadfile $(ARGS)
 
 check: machine lint types imports migrations test
 
