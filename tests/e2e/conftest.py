@@ -30,6 +30,9 @@ expect.set_options(timeout=PATIENCE)
 EXPECTED = (
     "Failed to load resource: the server responded with a status of",
     "Failed to load resource: net::",
+    # htmx tells of a request that the cut connection ended: the approvals badge asks now and then.
+    "htmx:afterRequest",
+    "htmx:sendError",
 )
 
 

@@ -286,7 +286,7 @@ def redirecting(target: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_no_redirect_is_followed(bench: Bench, settings: Any, own: bool) -> None:
-    requests = bench.fake.requests
+    lists = bench.fake.lists
     with redirecting("" if own else bench.fake.url) as url:
         allow(settings, url)
         bench.connector = resources.change_connector(
@@ -294,7 +294,7 @@ def test_no_redirect_is_followed(bench: Bench, settings: Any, own: bool) -> None
         )
         with pytest.raises(DomainError):
             refresh_now(bench.connector)
-    assert bench.fake.requests == requests
+    assert bench.fake.lists == lists
 
 
 def test_our_own_connector_has_nothing_to_read(bench: Bench) -> None:
