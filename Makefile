@@ -5,6 +5,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= 3
+# The order of the tests is random and repeatable: SEED=7 make test tries another.
+SEED ?= 1
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -27,7 +29,8 @@ serve: $(INSTALLED)
 # Three at a time, a file each: most tests wait for servers of their own.
 test: machine $(INSTALLED) $(CLIENT_INSTALLED)
 	@echo "=== tests"
-	@$(BIN)/python -m pytest -p tests.no_skips -n $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -p tests.no_skips -n $(JOBS) --dist loadfile \
+	    --randomly-seed=$(SEED) $(ARGS)
 
 check: machine lint types imports migrations test
 

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
@@ -203,7 +203,8 @@ def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
 def test_boots_are_forgotten_a_day_after_their_end_unless_something_names_them(
     boot: Boot,
 ) -> None:
-    kept, forgotten = [], []
+    kept: list[UUID] = []
+    forgotten: list[UUID] = []
     for age, ended in [(23, True), (25, True), (25, False)]:
         row = start_boot(role="web")
         before = database_now() - dt.timedelta(hours=age)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,8 +98,8 @@ def one_round(desk: Desk) -> None:
         unpublish(actor=desk.manager, agent=desk.agent, environment=desk.production, rationale="x")
 
     with ThreadPoolExecutor(9) as pool:
-        jobs = [pool.submit(in_thread(lambda r=r: end(r.run.id))) for r in runs]
-        jobs += [pool.submit(in_thread(lambda r=r: call(r.key_text))) for r in runs]
+        jobs = [pool.submit(in_thread(partial(end, r.run.id))) for r in runs]
+        jobs += [pool.submit(in_thread(partial(call, r.key_text))) for r in runs]
         jobs.append(pool.submit(in_thread(contain)))
         for job in jobs:
             job.result(60)
