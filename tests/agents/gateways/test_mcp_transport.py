@@ -143,7 +143,7 @@ def test_an_answer_that_is_too_large_was_answered_only_if_it_was_an_answer() -> 
 @pytest.mark.django_db(transaction=True, databases="__all__")
 def test_only_a_call_that_was_turned_away_may_be_claimed_again(bench: Bench) -> None:
     expected = {
-        403: ("connector_error", ApprovalState.APPROVED),
+        403: ("connector_auth", ApprovalState.APPROVED),
         307: ("outcome_uncertain", ApprovalState.UNCERTAIN),
         408: ("outcome_uncertain", ApprovalState.UNCERTAIN),
         499: ("outcome_uncertain", ApprovalState.UNCERTAIN),
