@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import sqlite3
+import subprocess
+import sys
 import uuid
 import zlib
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from hypothesis import strategies as st
 from agents import content_store
 from agents.models import Connector, Organization, Tool
 from agents.services.scanning import Finding, scan_control
+from agents.services.scanning.catalogue import file_pieces
 from agents.services.scanning.decoding import texts
 from agents.services.scanning.matching import WINDOW, ContentIndex
 
@@ -231,3 +235,22 @@ def test_a_pickle_is_read_and_never_run() -> None:
 
     found = list(texts(base64.b64encode(pickle.dumps([Bomb(), CANARY])).decode()))
     assert any(CANARY in text for text in found)
+
+
+def test_reading_the_file_drops_no_lock_of_this_process(tmp_path: Path) -> None:
+    """Another process that comes and goes meanwhile must not tidy up under our connection."""
+    path = tmp_path / "live.sqlite3"
+    ours = sqlite3.connect(path, isolation_level=None)
+    try:
+        ours.execute("PRAGMA journal_mode=WAL")
+        ours.execute("CREATE TABLE t (x)")
+        log = Path(f"{path}-wal")
+        assert b"".join(file_pieces(path)) or b"".join(file_pieces(log))
+        visitor = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        visitor += "c.execute('INSERT INTO t VALUES (1)'); c.commit(); c.close()"
+        subprocess.run([sys.executable, "-c", visitor, str(path)], check=True)
+        assert log.exists()
+        ours.execute("INSERT INTO t VALUES (2)")
+        assert ours.execute("SELECT count(*) FROM t").fetchone() == (2,)
+    finally:
+        ours.close()
